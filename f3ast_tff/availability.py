@@ -1,0 +1,247 @@
+"""Who is there: models of intermittent client availability.
+
+Each model answers two questions about a round t = 1, 2, ...:
+
+  mask = model(t)                  which of the N clients are available (A_t)
+  q = model.probabilities(t)       with which probability each one is
+
+Both are pure functions of the model's parameters, its seed and t. The five
+models of the paper (Section 4.1 and Appendix D.4) are `always`, `scarce`,
+`home_devices`, `smartphones` and `uneven`; all are one class, `Independent`,
+with other probabilities. This module needs NumPy only and is useful alone.
+"""
+
+from collections.abc import Callable, Mapping
+import dataclasses
+import types
+from typing import Protocol
+
+import numpy as np
+
+from f3ast_tff import markov
+from f3ast_tff import randomness
+
+
+class Availability(Protocol):
+  """What every availability model can do."""
+
+  @property
+  def num_clients(self) -> int:
+    """N."""
+    ...
+
+  @property
+  def positively_correlated(self) -> bool:
+    """Whether one client being there makes others more likely to be there."""
+    ...
+
+  def probabilities(self, round_num: int) -> np.ndarray:
+    """Returns P(client k is available in the round) for every k."""
+    ...
+
+  def __call__(self, round_num: int) -> np.ndarray:
+    """Returns the boolean mask A_t of the clients available in the round."""
+    ...
+
+
+def _check_round(round_num: int) -> None:
+  if round_num < 1:
+    raise ValueError(f'Rounds count from 1, but the round is {round_num}.')
+
+
+def _check_probabilities(q: np.ndarray, name: str) -> None:
+  if q.ndim != 1 or q.size < 1:
+    raise ValueError(
+      f'{name} must hold one number for each of N >= 1 clients, but its shape '
+      f'is {q.shape}.'
+    )
+  if not ((q >= 0) & (q <= 1)).all():
+    raise ValueError(
+      f'{name} must hold probabilities in [0, 1], but it ranges from '
+      f'{q.min()} to {q.max()}.'
+    )
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Independent:
+  """Client k is available in round t with probability q_k f_t, independently.
+
+  Attributes:
+    q: One probability per client.
+    factors: f_1 .. f_P, a factor common to all clients that repeats with period
+      P. One factor of 1 means that availability does not change with time.
+    seed: Decides the draws.
+  """
+
+  q: np.ndarray
+  factors: np.ndarray = dataclasses.field(default_factory=lambda: np.ones(1))
+  seed: int = 0
+
+  def __post_init__(self) -> None:
+    _check_probabilities(self.q, 'q')
+    _check_probabilities(self.factors, 'factors')
+
+  @property
+  def num_clients(self) -> int:
+    """N."""
+    return self.q.size
+
+  @property
+  def positively_correlated(self) -> bool:
+    """True when the common factor changes: all clients share its good hours."""
+    return bool(np.ptp(self.factors) > 0)
+
+  def probabilities(self, round_num: int) -> np.ndarray:
+    """Returns q_{k,t} = q_k f_t for every client k."""
+    _check_round(round_num)
+    return self.q * self.factors[(round_num - 1) % self.factors.size]
+
+  def __call__(self, round_num: int) -> np.ndarray:
+    """Returns the boolean mask A_t."""
+    q = self.probabilities(round_num)
+    rng = randomness.generator(self.seed, 'availability', round_num)
+    return rng.random(q.size) < q
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Markov:
+  """Each client is a two-state Markov chain, on or off, in equilibrium.
+
+  Attributes:
+    on_to_off: Per client, the probability to leave when available.
+    off_to_on: Per client, the probability to return when not.
+    seed: Decides the draws.
+  """
+
+  on_to_off: np.ndarray
+  off_to_on: np.ndarray
+  seed: int = 0
+
+  def __post_init__(self) -> None:
+    _check_probabilities(self.on_to_off, 'on_to_off')
+    _check_probabilities(self.off_to_on, 'off_to_on')
+    if self.on_to_off.shape != self.off_to_on.shape:
+      raise ValueError(
+        'on_to_off and off_to_on must have one entry per client each, but '
+        f'have {self.on_to_off.size} and {self.off_to_on.size}.'
+      )
+    if not (self.on_to_off + self.off_to_on > 0).all():
+      raise ValueError(
+        'on_to_off and off_to_on must not both be 0 for a client, or its '
+        'availability would never change.'
+      )
+
+  @property
+  def num_clients(self) -> int:
+    """N."""
+    return self.on_to_off.size
+
+  @property
+  def positively_correlated(self) -> bool:
+    """False: the chains are independent of each other."""
+    return False
+
+  def probabilities(self, round_num: int) -> np.ndarray:
+    """Returns the stationary probability to be available."""
+    _check_round(round_num)
+    return self.off_to_on / (self.on_to_off + self.off_to_on)
+
+  def __call__(self, round_num: int) -> np.ndarray:
+    """Returns the boolean mask A_t."""
+    _check_round(round_num)
+
+    def uniforms(t: int) -> np.ndarray:
+      rng = randomness.generator(self.seed, 'availability', t)
+      return rng.random(self.num_clients)
+
+    return markov.two_state(
+      uniforms, round_num, self.on_to_off, self.off_to_on
+    )
+
+
+def always(num_clients: int, seed: int = 0) -> Independent:
+  """Always: every client is available in every round."""
+  return Independent(np.ones(num_clients), seed=seed)
+
+
+def scarce(num_clients: int, seed: int = 0, q: float = 0.2) -> Independent:
+  """Scarce: each client is available with the same probability q."""
+  return Independent(np.full(num_clients, float(q)), seed=seed)
+
+
+def _lognormal_share(num_clients: int, seed: int, sigma: float) -> np.ndarray:
+  """Returns q_k = T_k / max T with T ~ lognormal(0, sigma)."""
+  if not (np.isfinite(sigma) and sigma >= 0):
+    raise ValueError(f'sigma must be a number >= 0, but it is {sigma}.')
+  rng = randomness.generator(seed, 'availability of devices')
+  hours = rng.lognormal(0.0, sigma, num_clients)
+  return hours / hours.max(initial=0.0)
+
+
+def home_devices(
+  num_clients: int, seed: int = 0, sigma: float = 0.5
+) -> Independent:
+  """Home-devices: q_k = T_k / max T, T ~ lognormal(0, sigma)."""
+  return Independent(_lognormal_share(num_clients, seed, sigma), seed=seed)
+
+
+def smartphones(
+  num_clients: int,
+  seed: int = 0,
+  sigma: float = 0.25,
+  amplitude: float = 0.4,
+  offset: float = 0.5,
+  period: int = 24,
+) -> Independent:
+  """Smartphones: Home-devices times a sine, q_{k,t} = q_k f_t.
+
+  f_t = amplitude sin(2 pi t / period) + offset, so that rounds 1 .. 24 are the
+  paper's j = 1 .. 24 and repeat.
+
+  Args:
+    num_clients: N.
+    seed: Decides q and the draws.
+    sigma: Spread of the lognormal T_k.
+    amplitude: Of the sine.
+    offset: Of the sine.
+    period: Rounds in a day.
+
+  Returns:
+    The model.
+  """
+  if period < 1:
+    raise ValueError(f'period must be at least 1 round, but it is {period}.')
+  j = np.arange(1, period + 1)
+  factors = amplitude * np.sin(2 * np.pi * j / period) + offset
+  return Independent(_lognormal_share(num_clients, seed, sigma), factors, seed)
+
+
+def uneven(p: np.ndarray, seed: int = 0) -> Independent:
+  """Uneven: q_k proportional to 1 / p_k.
+
+  The paper leaves the scale open; the client with the least data is always
+  available: q_k = min p / p_k.
+
+  Args:
+    p: Each client's share of the data, all positive.
+    seed: Decides the draws.
+
+  Returns:
+    The model.
+  """
+  p = np.asarray(p, float)
+  if not (p > 0).all():
+    raise ValueError('Uneven availability needs p_k > 0 for every client.')
+  return Independent(p.min() / p, seed=seed)
+
+
+# The paper's five models by name; each takes (p, seed).
+MODELS: Mapping[str, Callable[[np.ndarray, int], Availability]] = (
+  types.MappingProxyType({
+    'always': lambda p, seed: always(p.size, seed),
+    'scarce': lambda p, seed: scarce(p.size, seed),
+    'home_devices': lambda p, seed: home_devices(p.size, seed),
+    'smartphones': lambda p, seed: smartphones(p.size, seed),
+    'uneven': uneven,
+  })
+)

@@ -1,0 +1,189 @@
+"""How many may speak: the communication constraint K_t.
+
+Each constraint answers `k = constraint(t)` for a round t = 1, 2, ... as a pure
+function of its parameters and t, and knows its `mean` and its `maximum`.
+"""
+
+from collections.abc import Sequence
+import dataclasses
+from typing import Protocol
+
+import numpy as np
+
+from f3ast_tff import markov
+from f3ast_tff import randomness
+
+
+class Constraint(Protocol):
+  """What every communication constraint can do."""
+
+  @property
+  def mean(self) -> float:
+    """The long-term average of K_t."""
+    ...
+
+  @property
+  def maximum(self) -> int:
+    """The largest K_t."""
+    ...
+
+  def __call__(self, round_num: int) -> int:
+    """Returns K_t."""
+    ...
+
+
+def _check_counts(counts: Sequence[int]) -> None:
+  for k in counts:
+    if k < 0 or k != int(k):
+      raise ValueError(
+        f'The number of clients per round K must be a whole number >= 0, but '
+        f'it is {k}.'
+      )
+
+
+@dataclasses.dataclass(frozen=True)
+class Schedule:
+  """K_t goes through the given values and starts over."""
+
+  values: tuple[int, ...]
+
+  def __post_init__(self) -> None:
+    if not self.values:
+      raise ValueError('A schedule of K needs at least one value.')
+    _check_counts(self.values)
+
+  @property
+  def mean(self) -> float:
+    """The average of the values."""
+    return float(np.mean(self.values))
+
+  @property
+  def maximum(self) -> int:
+    """The largest value."""
+    return max(self.values)
+
+  def __call__(self, round_num: int) -> int:
+    """Returns K_t."""
+    return self.values[(round_num - 1) % len(self.values)]
+
+
+def fixed(k: int) -> Schedule:
+  """K_t = k in every round."""
+  return Schedule((k,))
+
+
+@dataclasses.dataclass(frozen=True)
+class Uniform:
+  """K_t is uniform on {low, ..., high}, independently each round."""
+
+  low: int
+  high: int
+  seed: int = 0
+
+  def __post_init__(self) -> None:
+    _check_counts((self.low, self.high))
+    if self.low > self.high:
+      raise ValueError(
+        f'K uniform between {self.low} and {self.high}: the first bound must '
+        'not exceed the second.'
+      )
+
+  @property
+  def mean(self) -> float:
+    """The middle of the two bounds."""
+    return (self.low + self.high) / 2
+
+  @property
+  def maximum(self) -> int:
+    """The upper bound."""
+    return self.high
+
+  def __call__(self, round_num: int) -> int:
+    """Returns K_t."""
+    rng = randomness.generator(self.seed, 'communication', round_num)
+    return int(rng.integers(self.low, self.high + 1))
+
+
+@dataclasses.dataclass(frozen=True)
+class MarkovLink:
+  """A link that is good or bad: K_t = good or bad, a two-state Markov chain.
+
+  Attributes:
+    good: K while the link is good.
+    bad: K while it is bad.
+    good_to_bad: Probability that a good link turns bad.
+    bad_to_good: Probability that a bad link turns good.
+    seed: Decides the draws.
+  """
+
+  good: int
+  bad: int
+  good_to_bad: float
+  bad_to_good: float
+  seed: int = 0
+
+  def __post_init__(self) -> None:
+    _check_counts((self.good, self.bad))
+    rates = (self.good_to_bad, self.bad_to_good)
+    if not all(0 <= rate <= 1 for rate in rates) or sum(rates) == 0:
+      raise ValueError(
+        'A link needs probabilities in [0, 1] to turn bad and good, not both '
+        f'0, but they are {self.good_to_bad} and {self.bad_to_good}.'
+      )
+
+  @property
+  def mean(self) -> float:
+    """The average under the stationary distribution."""
+    share = self.bad_to_good / (self.good_to_bad + self.bad_to_good)
+    return share * self.good + (1 - share) * self.bad
+
+  @property
+  def maximum(self) -> int:
+    """The larger of the two."""
+    return max(self.good, self.bad)
+
+  def __call__(self, round_num: int) -> int:
+    """Returns K_t."""
+
+    def uniforms(t: int) -> np.ndarray:
+      return randomness.generator(self.seed, 'communication', t).random(1)
+
+    is_good = markov.two_state(
+      uniforms,
+      round_num,
+      np.array([self.good_to_bad]),
+      np.array([self.bad_to_good]),
+    )
+    return self.good if is_good[0] else self.bad
+
+
+def parse(text: str, seed: int = 0) -> Constraint:
+  """Returns the constraint that a flag names.
+
+  Args:
+    text: `10`, `uniform:5,15`, `schedule:10,5,0` or `markov:10,2,0.1,0.3` (K
+      when good, K when bad, probability to turn bad, to turn good).
+    seed: Decides the draws.
+
+  Returns:
+    The constraint.
+  """
+  kind, _, rest = text.rpartition(':')
+  fields = rest.split(',')
+  try:
+    if kind == '' and len(fields) == 1:
+      return fixed(int(fields[0]))
+    if kind == 'schedule':
+      return Schedule(tuple(int(field) for field in fields))
+    if kind == 'uniform' and len(fields) == 2:
+      return Uniform(int(fields[0]), int(fields[1]), seed)
+    if kind == 'markov' and len(fields) == 4:
+      good, bad = int(fields[0]), int(fields[1])
+      return MarkovLink(good, bad, float(fields[2]), float(fields[3]), seed)
+  except ValueError as error:
+    if 'invalid literal' not in str(error) and 'convert' not in str(error):
+      raise
+  raise ValueError(
+    f'Clients per round is {text!r}, but it must read like 10, uniform:5,15, '
+    'schedule:10,5,0 or markov:10,2,0.1,0.3.'
+  )

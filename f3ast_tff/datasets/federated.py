@@ -1,0 +1,42 @@
+"""What a federated data set is here: examples by client, as arrays."""
+
+from collections.abc import Callable, Mapping, Sequence
+import dataclasses
+from typing import Optional
+
+import numpy as np
+
+Examples = Mapping[str, np.ndarray]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class FederatedDataset:
+  """Training examples by client, and test examples with their owners.
+
+  Attributes:
+    name: What to call it in outputs.
+    train: Per training client k, arrays x and y with a leading example axis.
+    test: Arrays x and y of all test examples.
+    test_owner: Which test client each test example belongs to, from 0. User
+      averages are over these; they need not be the training clients.
+    augment: Maps (examples, generator) to the examples of one local epoch, e.g.
+      with random crops; None leaves them as they are.
+    is_sample: Whether this is a tiny stand-in instead of the real data.
+  """
+
+  name: str
+  train: Sequence[Examples]
+  test: Examples
+  test_owner: np.ndarray
+  augment: Optional[Callable[[Examples, np.random.Generator], Examples]] = None
+  is_sample: bool = False
+
+  @property
+  def num_examples(self) -> np.ndarray:
+    """The number of training examples of each client."""
+    return np.array([len(examples['y']) for examples in self.train])
+
+  @property
+  def p(self) -> np.ndarray:
+    """Each client's share of the training examples."""
+    return self.num_examples / self.num_examples.sum()

@@ -1,0 +1,305 @@
+"""F3AST as a `tff.learning.templates.LearningProcess`.
+
+The server state carries r, and that r is the one source of truth: the selection
+reads it from the state, `next` moves it, the checkpoint saves it.
+
+One round, Algorithm 1 from line 5 on (line 4, who is in S_t, is `selection`):
+
+  broadcast w -> clients train -> one sum over clients -> r(t), ServerOpt
+
+Nothing that depends on a sum over clients is summed over clients again, so that
+the process also runs split over several machines.
+"""
+
+import collections
+from typing import Any, NamedTuple, Optional
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from f3ast_tff import local_training
+from f3ast_tff import packing
+from f3ast_tff import rates
+
+
+class ServerState(NamedTuple):
+  """The state of the process.
+
+  Attributes:
+    global_model_weights: The model w^t as `tff.learning.models.ModelWeights`.
+    rates: r(t), float64 of shape [N].
+    client_work: The state of local training; usually empty.
+    aggregator: The state of the aggregator; empty for a plain sum.
+    optimizer: The state of the server optimizer.
+  """
+
+  global_model_weights: Any
+  rates: Any
+  client_work: Any
+  aggregator: Any
+  optimizer: Any
+
+
+def build_f3ast(
+  model: local_training.Model,
+  p: np.ndarray,
+  initial_rates: np.ndarray,
+  *,
+  client_optimizer: tff.learning.optimizers.Optimizer,
+  server_optimizer: Optional[tff.learning.optimizers.Optimizer] = None,
+  beta: float = 0.001,
+  correlation: str = rates.UNCORRELATED,
+  aggregator: Optional[tff.aggregators.UnweightedAggregationFactory] = None,
+) -> tff.learning.templates.LearningProcess:
+  """Builds F3AST for clients with `tf.data` datasets.
+
+  `next(state, participants)` takes a list of `local_training.Participant`: the
+  dataset, index and weight of each client that was selected.
+
+  Args:
+    model: A no-argument function that returns a
+      `tff.learning.models.VariableModel`, or a `FunctionalModel`.
+    p: Each client's share of the data; sums to 1.
+    initial_rates: r(0), e.g. from `rates.initial`.
+    client_optimizer: The optimizer of local training.
+    server_optimizer: Takes Delta for a gradient; SGD with learning rate 1 by
+      default, which adds Delta to the model. Adam gives F3AST+Adam.
+    beta: The step of the rates.
+    correlation: The form of H, `uncorrelated` or `positive`.
+    aggregator: Sums the weighted updates; a plain sum by default. Factories
+      that clip, compress or add noise fit here.
+
+  Returns:
+    A `LearningProcess` with a `ServerState`.
+  """
+  training = local_training.on_datasets(model, client_optimizer, len(p))
+  return compose(
+    training,
+    p,
+    initial_rates,
+    server_optimizer=server_optimizer,
+    beta=beta,
+    correlation=correlation,
+    aggregator=aggregator,
+  )
+
+
+def build_packed_f3ast(
+  model: tff.learning.models.FunctionalModel,
+  p: np.ndarray,
+  initial_rates: np.ndarray,
+  layout: packing.Layout,
+  batch_size: int,
+  *,
+  client_optimizer: tff.learning.optimizers.Optimizer,
+  server_optimizer: Optional[tff.learning.optimizers.Optimizer] = None,
+  beta: float = 0.001,
+  correlation: str = rates.UNCORRELATED,
+  aggregator: Optional[tff.aggregators.UnweightedAggregationFactory] = None,
+  jit_compile: bool = True,
+) -> tff.learning.templates.LearningProcess:
+  """Builds F3AST for packed clients; `next` takes `packing.pack` arrays.
+
+  Args:
+    model: A `FunctionalModel` whose loss is a mean weighted by `sample_weight`.
+    p: Each client's share of the data; sums to 1.
+    initial_rates: r(0), e.g. from `rates.initial`.
+    layout: The layout of the clients' examples.
+    batch_size: The size of a local batch.
+    client_optimizer: The optimizer of local training.
+    server_optimizer: As in `build_f3ast`.
+    beta: The step of the rates.
+    correlation: The form of H.
+    aggregator: As in `build_f3ast`.
+    jit_compile: Whether XLA compiles local training.
+
+  Returns:
+    A `LearningProcess` with a `ServerState`.
+  """
+  training = local_training.on_packed(
+    model, client_optimizer, len(p), layout, batch_size, jit_compile
+  )
+  return compose(
+    training,
+    p,
+    initial_rates,
+    server_optimizer=server_optimizer,
+    beta=beta,
+    correlation=correlation,
+    aggregator=aggregator,
+  )
+
+
+def compose(
+  training: local_training.LocalTraining,
+  p: np.ndarray,
+  initial_rates: np.ndarray,
+  *,
+  server_optimizer: Optional[tff.learning.optimizers.Optimizer] = None,
+  beta: float = 0.001,
+  correlation: str = rates.UNCORRELATED,
+  aggregator: Optional[tff.aggregators.UnweightedAggregationFactory] = None,
+) -> tff.learning.templates.LearningProcess:
+  """Builds the process around a given way of local training.
+
+  The metrics of a round are: `participants` (|S_t|), `left_out` (participants
+  whose update was not finite), `sum_of_weights`, `variance_bound` (H(r(t))),
+  and what local training measures.
+
+  Args:
+    training: How participants turn the model into contributions.
+    p: Each client's share of the data.
+    initial_rates: r(0).
+    server_optimizer: As in `build_f3ast`.
+    beta: The step of the rates.
+    correlation: The form of H.
+    aggregator: As in `build_f3ast`.
+
+  Returns:
+    A `LearningProcess` with a `ServerState`.
+  """
+  p = np.asarray(p, np.float64)
+  initial_rates = np.asarray(initial_rates, np.float64)
+  rates.check(p, beta)
+  rates.variance_bound(p, p, correlation)  # Raises for an unknown form.
+  if initial_rates.shape != p.shape:
+    raise ValueError(
+      f'initial_rates must hold one rate for each of the {p.size} clients, but '
+      f'its shape is {initial_rates.shape}.'
+    )
+  if not ((initial_rates >= 0) & (initial_rates <= 1)).all():
+    raise ValueError('initial_rates must be in [0, 1], but some are not.')
+  if server_optimizer is None:
+    server_optimizer = tff.learning.optimizers.build_sgdm(1.0)
+
+  weights_type = training.initial_weights.type_signature.result
+  update_type = weights_type.trainable
+  sum_updates = (aggregator or tff.aggregators.SumFactory()).create(update_type)
+
+  @tff.tensorflow.computation
+  def initial_rates_fn():
+    return tf.constant(initial_rates)
+
+  @tff.tensorflow.computation(weights_type)
+  def initial_optimizer_state(weights):
+    return server_optimizer.initialize(
+      tf.nest.map_structure(tf.TensorSpec.from_tensor, weights.trainable)
+    )
+
+  @tff.federated_computation
+  def initialize():
+    weights = tff.federated_eval(training.initial_weights, tff.SERVER)
+    return tff.federated_zip(
+      ServerState(
+        global_model_weights=weights,
+        rates=tff.federated_eval(initial_rates_fn, tff.SERVER),
+        client_work=training.initialize(),
+        aggregator=sum_updates.initialize(),
+        optimizer=tff.federated_map(initial_optimizer_state, weights),
+      )
+    )
+
+  state_type = initialize.type_signature.result.member
+  rates_type = state_type.rates
+
+  @tff.tensorflow.computation(
+    weights_type,
+    state_type.optimizer,
+    update_type,
+    rates_type,
+    tff.types.TensorType(np.int32, [p.size]),
+    np.int32,
+  )
+  def server_update(weights, optimizer_state, update, r, participation, finite):
+    # Line 5: r(t) = (1 - beta) r(t-1) + beta 1_S.
+    r = (1 - beta) * r + beta * tf.cast(participation, tf.float64)
+    # Line 10: w^{t+1} = ServerOpt(w^t, Delta). When nobody contributed the
+    # model and the optimizer's state stay: Adam would move on by its momentum.
+    stepped_state, stepped = server_optimizer.next(
+      optimizer_state, weights.trainable, update
+    )
+    is_step = (finite > 0) & tf.reduce_all(
+      [tf.reduce_all(tf.math.is_finite(u)) for u in tf.nest.flatten(update)]
+    )
+    trainable, optimizer_state = tf.nest.map_structure(
+      lambda new, old: tf.where(is_step, new, old),
+      (stepped, stepped_state),
+      (weights.trainable, optimizer_state),
+    )
+    weights = tff.learning.models.ModelWeights(trainable, weights.non_trainable)
+    return weights, optimizer_state, r
+
+  @tff.tensorflow.computation(
+    rates_type,
+    tff.types.TensorType(np.int32, [p.size]),
+    np.int32,
+    np.float32,
+  )
+  def measure(r, participation, finite, sum_of_weights):
+    participants = tf.reduce_sum(participation)
+    numerator = p if correlation == rates.POSITIVE else p**2
+    return collections.OrderedDict(
+      participants=participants,
+      left_out=participants - finite,
+      sum_of_weights=sum_of_weights,
+      variance_bound=tf.reduce_sum(tf.math.multiply_no_nan(1 / r, numerator)),
+    )
+
+  @tff.federated_computation(
+    initialize.type_signature.result,
+    tff.types.FederatedType(training.participant_type, tff.CLIENTS),
+  )
+  def next_fn(state, participants):
+    weights_at_clients = tff.federated_broadcast(state.global_model_weights)
+    client_work_state, contributions, measurements = training.contribute(
+      state.client_work, weights_at_clients, participants
+    )
+    # Line 9: Delta = sum over S of p_k / r_k(t) v_k.
+    update = sum_updates.next(state.aggregator, contributions.update)
+    participation, finite, sum_of_weights = tff.federated_sum((
+      contributions.participation,
+      contributions.finite,
+      contributions.weight,
+    ))
+    weights, optimizer_state, r = tff.federated_map(
+      server_update,
+      (
+        state.global_model_weights,
+        state.optimizer,
+        update.result,
+        state.rates,
+        participation,
+        finite,
+      ),
+    )
+    return tff.learning.templates.LearningProcessOutput(
+      tff.federated_zip(
+        ServerState(
+          weights, r, client_work_state, update.state, optimizer_state
+        )
+      ),
+      tff.federated_zip(
+        collections.OrderedDict(
+          selection=tff.federated_map(
+            measure, (r, participation, finite, sum_of_weights)
+          ),
+          client_work=measurements,
+          aggregator=update.measurements,
+        )
+      ),
+    )
+
+  @tff.tensorflow.computation(state_type)
+  def get_model_weights(state):
+    return state.global_model_weights
+
+  @tff.tensorflow.computation(state_type, weights_type)
+  def set_model_weights(state, weights):
+    return ServerState(
+      weights, state.rates, state.client_work, state.aggregator, state.optimizer
+    )
+
+  return tff.learning.templates.LearningProcess(
+    initialize, next_fn, get_model_weights, set_model_weights
+  )

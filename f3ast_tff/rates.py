@@ -1,0 +1,96 @@
+"""Long-term participation rates r: the equations of the paper.
+
+H(r), equation (3), bounds the variance that selecting clients adds to the
+global model. Everything here is NumPy in float64: r moves by beta = 0.001 a
+round, and a score p^2 / r^2 squares whatever rounding it has.
+"""
+
+import numpy as np
+
+UNCORRELATED = 'uncorrelated'
+POSITIVE = 'positive'
+CORRELATIONS = (UNCORRELATED, POSITIVE)
+
+# How r(0) can be chosen; the paper says "arbitrarily".
+INITIAL_RATES = ('kp', 'p', 'uniform')
+
+
+def _numerator(p: np.ndarray, correlation: str) -> np.ndarray:
+  """Returns what stands above r_k in H: p_k^2, or p_k if correlated."""
+  if correlation not in CORRELATIONS:
+    raise ValueError(
+      f'Correlation must be one of {", ".join(CORRELATIONS)}, but it is '
+      f'{correlation!r}.'
+    )
+  return p if correlation == POSITIVE else p**2
+
+
+def _ratio(numerator: np.ndarray, denominator: np.ndarray) -> np.ndarray:
+  """Returns numerator / denominator with 0 / 0 = 0 and c / 0 = inf."""
+  with np.errstate(divide='ignore', invalid='ignore', over='ignore'):
+    return np.where(numerator == 0, 0.0, numerator / denominator)
+
+
+def variance_bound(
+  p: np.ndarray, r: np.ndarray, correlation: str = UNCORRELATED
+) -> float:
+  """Returns H(r), equation (3): sum p_k^2 / r_k, or sum p_k / r_k."""
+  return float(_ratio(_numerator(p, correlation), r).sum())
+
+
+def gradient(
+  p: np.ndarray, r: np.ndarray, correlation: str = UNCORRELATED
+) -> np.ndarray:
+  """Returns the gradient of H: dH/dr_k = -p_k^2 / r_k^2, or -p_k / r_k^2."""
+  return -_ratio(_numerator(p, correlation), r**2)
+
+
+def update(r: np.ndarray, selected: np.ndarray, beta: float) -> np.ndarray:
+  """Returns r(t) = (1 - beta) r(t-1) + beta 1_S, equation (5)."""
+  return (1 - beta) * r + beta * selected
+
+
+def weights(p: np.ndarray, r: np.ndarray) -> np.ndarray:
+  """Returns the importance weights p_k / r_k of Algorithm 1, line 9."""
+  return _ratio(p, r)
+
+
+def initial(p: np.ndarray, clients_per_round: float, how: str) -> np.ndarray:
+  """Returns r(0).
+
+  Algorithm 1 leaves it open, but it is not harmless: the weights p_k / r_k sum
+  to 1 in the long run, and with r(0) = p they start at a sum of about K.
+
+  Args:
+    p: Each client's share of the data.
+    clients_per_round: K, or the mean of K_t.
+    how: `kp` for K p capped at 1, `p`, or `uniform` for K / N.
+
+  Returns:
+    One rate in [0, 1] per client.
+  """
+  if how == 'kp':
+    return np.minimum(1.0, clients_per_round * p)
+  if how == 'p':
+    return p.copy()
+  if how == 'uniform':
+    return np.full(p.size, min(1.0, clients_per_round / p.size))
+  raise ValueError(
+    f'Initial rates must be one of {", ".join(INITIAL_RATES)}, but they are '
+    f'{how!r}.'
+  )
+
+
+def check(p: np.ndarray, beta: float) -> None:
+  """Raises a `ValueError` unless p and beta are usable."""
+  if p.ndim != 1 or p.size < 1:
+    raise ValueError(
+      'p must hold the data share of each of N >= 1 clients, but its shape is '
+      f'{p.shape}.'
+    )
+  if not (np.isfinite(p).all() and (p >= 0).all()):
+    raise ValueError('p must hold finite numbers >= 0, but some are not.')
+  if not np.isclose(p.sum(), 1.0):
+    raise ValueError(f'p must sum to 1, but it sums to {p.sum():g}.')
+  if not 0 < beta <= 1:
+    raise ValueError(f'beta must be in (0, 1], but it is {beta}.')

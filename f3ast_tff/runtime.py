@@ -1,0 +1,139 @@
+"""TFF's execution context, and the worker process behind it.
+
+TFF computes in a worker process. The one that TFF starts by itself outlives the
+program and holds on to its output, so that `program | tee log` never ends. The
+worker started here ends with the program: after a normal exit, an exception,
+Ctrl-C, SIGTERM and SIGKILL alike.
+
+The worker of TFF 0.87 listens on all network interfaces and asks for no
+password: run it on trusted networks only.
+"""
+
+import contextlib
+from collections.abc import Iterator
+import os
+import pathlib
+import subprocess
+import sys
+from typing import Optional
+
+import grpc
+import portpicker
+import tensorflow_federated as tff
+
+_START_SECONDS = 60
+_MAX_MESSAGE_BYTES = 2_000_000_000
+_CHANNEL_OPTIONS = (
+  ('grpc.max_receive_message_length', _MAX_MESSAGE_BYTES),
+  ('grpc.max_send_message_length', _MAX_MESSAGE_BYTES),
+)
+
+
+class WorkerError(RuntimeError):
+  """The TFF worker could not start, or is gone."""
+
+
+def _worker_binary() -> str:
+  path = pathlib.Path(tff.__file__).parent / 'data' / 'worker_binary'
+  if not path.is_file():
+    raise WorkerError(
+      f'TFF has no worker at {path}; install tensorflow-federated 0.87.0 for '
+      'Linux x86_64 again, e.g. with make setup.'
+    )
+  return str(path)
+
+
+def _start_worker(
+  verbose: bool, threads: Optional[int], concurrent_clients: int
+) -> tuple[subprocess.Popen, grpc.Channel]:
+  """Starts a worker and returns it with a channel that is connected to it."""
+  port = portpicker.pick_unused_port()
+  environment = dict(os.environ)
+  environment.setdefault('TF_CPP_MIN_LOG_LEVEL', '0' if verbose else '3')
+  # Without a bound, glibc keeps an arena per thread and memory creeps up.
+  environment.setdefault('MALLOC_ARENA_MAX', '2')
+  if threads is not None:
+    environment['TF_NUM_INTRAOP_THREADS'] = str(threads)
+  launcher = pathlib.Path(__file__).with_name('die_with_parent.py')
+  process = subprocess.Popen(
+    [
+      sys.executable,
+      '-E',
+      '-S',
+      str(launcher),
+      str(os.getpid()),
+      _worker_binary(),
+      f'--port={port}',
+      f'--max_concurrent_computation_calls={concurrent_clients}',
+    ],
+    env=environment,
+    stdin=subprocess.DEVNULL,
+    stdout=subprocess.DEVNULL,
+    stderr=None if verbose else subprocess.DEVNULL,
+    start_new_session=True,  # Ctrl-C is for the driver, which then ends it.
+  )
+  channel = grpc.insecure_channel(f'localhost:{port}', _CHANNEL_OPTIONS)
+  ready = grpc.channel_ready_future(channel)
+  for _ in range(_START_SECONDS * 10):
+    try:
+      ready.result(timeout=0.1)
+      return process, channel
+    except grpc.FutureTimeoutError:
+      if process.poll() is not None:
+        break
+  ready.cancel()
+  channel.close()
+  process.kill()
+  raise WorkerError(
+    f'The TFF worker did not start (exit code {process.wait()}); run with '
+    '--verbosity=1 to see what it says.'
+  )
+
+
+@contextlib.contextmanager
+def worker(
+  verbose: bool = False,
+  threads: Optional[int] = None,
+  concurrent_clients: int = -1,
+) -> Iterator[subprocess.Popen]:
+  """Makes TFF compute in a worker of our own as long as the context lasts.
+
+  Call it from the main thread: the worker ends with the thread that started it.
+
+  Args:
+    verbose: Whether the worker's log goes to standard error.
+    threads: How many threads one TensorFlow operation may use; None for as many
+      as there are cores. One is better when clients' models are large.
+    concurrent_clients: How many clients may train at a time; -1 for all.
+
+  Yields:
+    The worker process.
+  """
+  process, channel = _start_worker(verbose, threads, concurrent_clients)
+  stub = tff.framework.RemoteExecutorGrpcStub(channel)
+
+  def executor(cardinalities):
+    # TFF repeats a failed call for ever; it asks for an executor each time.
+    if process.poll() is not None:
+      raise WorkerError(
+        f'The TFF worker ended with exit code {process.returncode} (-9 often '
+        'means that memory ran out); resume the run from its checkpoint.'
+      )
+    cardinalities.setdefault(tff.CLIENTS, 0)
+    remote = tff.framework.RemoteExecutor(stub)
+    remote.set_cardinalities(cardinalities)
+    return remote
+
+  context = tff.framework.SyncExecutionContext(
+    executor_fn=tff.framework.ResourceManagingExecutorFactory(executor),
+    compiler_fn=tff.backends.native.desugar_and_transform_to_native,
+    transform_args=tff.tensorflow.transform_args,
+    transform_result=tff.tensorflow.transform_result,
+  )
+  tff.framework.set_default_context(context)
+  try:
+    yield process
+  finally:
+    process.kill()
+    process.wait()
+    channel.close()
