@@ -2,10 +2,10 @@
 
   python die_with_parent.py PARENT_PID COMMAND [ARGUMENT ...]
 
-TFF's worker outlives a driver that was killed. Linux can send a process a signal
-when its parent dies; the process has to ask for it itself, which the worker
-does not, so this script asks and then becomes the worker. It uses the standard
-library only and is run as a file, without importing the package around it.
+TFF's worker outlives a driver that was killed. Linux can send a process a
+signal when its parent dies; the process has to ask for it itself, which the
+worker does not, so this script asks and then becomes the worker. It uses the
+standard library only and is run as a file, without the package around it.
 """
 
 import ctypes

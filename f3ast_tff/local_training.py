@@ -60,7 +60,7 @@ class LocalTraining(NamedTuple):
 
   Attributes:
     initial_weights: A computation that returns the `ModelWeights` to start at.
-    initialize: A computation that returns the state (at the server) to start at.
+    initialize: A computation that returns the state at the server to start at.
     participant_type: The `tff.Type` of what a participant brings.
     contribute: A function of (state at the server, weights at the clients,
       participants at the clients), to be called in a federated computation. It

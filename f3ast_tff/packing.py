@@ -16,7 +16,9 @@ import dataclasses
 
 import numpy as np
 
-HEADER = np.dtype([('num_examples', '<i4'), ('index', '<i4'), ('weight', '<f4')])
+HEADER = np.dtype(
+  [('num_examples', '<i4'), ('index', '<i4'), ('weight', '<f4')]
+)
 ABSENT = -1  # The index of a participant that only fills a place.
 
 

@@ -9,8 +9,8 @@ The worker of TFF 0.87 listens on all network interfaces and asks for no
 password: run it on trusted networks only.
 """
 
-import contextlib
 from collections.abc import Iterator
+import contextlib
 import os
 import pathlib
 import subprocess

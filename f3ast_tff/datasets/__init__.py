@@ -1,0 +1,1 @@
+"""Federated data sets, one module each."""

@@ -75,5 +75,5 @@ def cross_entropy(
   """Returns per-example loss, correctness and count for classification."""
   losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
   predicted = tf.argmax(logits, axis=-1, output_type=labels.dtype)
-  correct = tf.cast(predicted == labels, tf.float32)
+  correct = tf.cast(tf.equal(predicted, labels), tf.float32)
   return losses, correct, tf.ones_like(losses)

@@ -1,0 +1,47 @@
+# Everything runs in .venv, which `make setup` makes once and then leaves alone
+# until requirements.txt or setup.py changes.  ARGS passes options on:
+#
+#   make reproduce ARGS='--help'
+#   make test ARGS='-k rates'
+
+# An environment keeps the Python it was made with; PYTHON= on the command line
+# overrides that.  Candidates that do not start (a version manager's stand-in or
+# a dangling link, for example) do not count.
+PYTHON ?= $(shell for python in .venv/bin/python python3.11; do \
+	$$python -S -c '' >/dev/null 2>&1 && echo $$python && exit; \
+	done; echo python3)
+ARGS ?=
+
+VENV_PYTHON := .venv/bin/python
+
+.DEFAULT_GOAL := help
+.PHONY: help setup test lint reproduce bench clean distclean
+
+help:  ## List the targets.
+	@sed -n 's/^\([a-z]*\):.*  ## \(.*\)/  \1 \2/p' $(MAKEFILE_LIST) | \
+	  while read -r name text; do printf '  %-10s %s\n' "$$name" "$$text"; done
+
+setup:  ## Make .venv (Python 3.10 or 3.11; PYTHON= chooses which).
+	@$(PYTHON) tools/setup_env.py
+
+test: setup  ## Run the tests (ARGS= for pytest).
+	@$(VENV_PYTHON) -m pytest -n 2 $(ARGS)
+
+lint: setup  ## Check style and types.
+	@$(VENV_PYTHON) -m ruff check .
+	@$(VENV_PYTHON) -m mypy f3ast_tff experiments
+
+reproduce: setup  ## Rerun the paper's experiments (ARGS='--help' for options).
+	@$(VENV_PYTHON) -m experiments.reproduce $(ARGS)
+
+bench: setup  ## Measure the time of a training round (ARGS= for options).
+	@$(VENV_PYTHON) -m benchmarks.round_time $(ARGS)
+
+clean:  ## Remove caches and build products; keep .venv and runs.
+	@rm -rf build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache \
+	  .hypothesis
+	@find . \( -path ./.venv -o -path ./runs -o -path ./.git \) -prune -o \
+	  -type d -name __pycache__ -prune -exec rm -rf {} +
+
+distclean: clean  ## Remove .venv too; keep runs.
+	@rm -rf .venv .setup.lock

@@ -1,0 +1,163 @@
+"""What all experiments share: flags, messages, exit codes, the summary.
+
+Usage errors end with one sentence and exit code 2 before anything is written.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+import contextlib
+import dataclasses
+import os
+import pathlib
+import sys
+from typing import Any, NoReturn
+
+from absl import app
+from absl import flags
+from absl import logging
+
+from f3ast_tff import config as config_lib
+from f3ast_tff import run_directory
+
+_OUTPUT_DIR = flags.DEFINE_string(
+  'output_dir',
+  None,
+  'The folder for the results; by default runs/TASK/ALGORITHM-AVAIL-SEED...',
+)
+_RESUME = flags.DEFINE_bool(
+  'resume',
+  False,
+  'Go on with the run in --output_dir if there is one, from its checkpoint.',
+)
+
+_DEFINE = {
+  'int': flags.DEFINE_integer,
+  'float': flags.DEFINE_float,
+  'str': flags.DEFINE_string,
+}
+
+
+def define_flags(defaults: config_lib.Config) -> None:
+  """Defines a flag for each setting of `config.Config`.
+
+  Args:
+    defaults: The experiment's own defaults.
+  """
+  flags.disclaim_key_flags()
+  for field in dataclasses.fields(defaults):
+    value = getattr(defaults, field.name)
+    text, choices = field.metadata['help'], field.metadata['choices']
+    if choices:
+      flags.DEFINE_enum(field.name, value, choices, text)
+    else:
+      kind = 'float' if value is None else type(value).__name__
+      _DEFINE[kind](field.name, value, text)
+  flags.declare_key_flag('output_dir')
+  flags.declare_key_flag('resume')
+
+
+def _config_from_flags() -> config_lib.Config:
+  names = [field.name for field in dataclasses.fields(config_lib.Config)]
+  return config_lib.Config(**{name: flags.FLAGS[name].value for name in names})
+
+
+def _folder(task_name: str, settings: Mapping[str, Any]) -> pathlib.Path:
+  """Returns the run's folder; relative ones are below where the user stands."""
+  # `bazel run` starts programs elsewhere and leaves the place in this variable.
+  here = pathlib.Path(os.environ.get('BUILD_WORKING_DIRECTORY', '.'))
+  if _OUTPUT_DIR.value:
+    return here / _OUTPUT_DIR.value
+  name = '-'.join([
+    settings['algorithm'],
+    settings['avail'],
+    *(
+      f'{flag}={settings[flag]}'
+      for flag in settings
+      if flag not in ('algorithm', 'avail', 'seed', 'task')
+      and flag in flags.FLAGS
+      and flags.FLAGS[flag].present
+    ),
+    f'seed={settings["seed"]}',
+  ])
+  return here / 'runs' / task_name / name.replace('/', '_')
+
+
+def fail(message: str, exit_code: int) -> NoReturn:
+  """Prints one sentence and ends the program."""
+  print(f'error: {message}', file=sys.stderr)
+  sys.exit(exit_code)
+
+
+@contextlib.contextmanager
+def _one_sentence(kind: type[Exception], exit_code: int) -> Iterator[None]:
+  """Turns an error of a kind into one sentence and an exit code."""
+  try:
+    yield
+  except kind as error:
+    fail(str(error), exit_code)
+
+
+def parse_flags(argv: Sequence[str]) -> list[str]:
+  """Parses flags; a wrong one ends the program with exit code 2."""
+  try:
+    rest = flags.FLAGS(list(argv))
+    if len(rest) > 1:
+      raise flags.Error(f'unexpected argument {rest[1]!r}; flags start with --')
+  except flags.Error as error:
+    fail(f'{str(error).rstrip(".")}; see --help.', 2)
+  return rest
+
+
+def run(
+  name: str,
+  task_settings: Callable[[], Mapping[str, Any]],
+  build_task: Callable[[config_lib.Config], Any],
+  learning_rates: Mapping[str, config_lib.LearningRates],
+) -> None:
+  """Runs an experiment's program.
+
+  Args:
+    name: The task's name.
+    task_settings: Returns the settings that only this task has, from its flags;
+      they are recorded beside the common ones.
+    build_task: Maps the settings to the `training.Task`. It may import
+      TensorFlow; this module does not, so that `--help` and wrong flags answer
+      at once.
+    learning_rates: The default step sizes of each algorithm.
+  """
+
+  def main(argv: Sequence[str]) -> None:
+    del argv
+    verbosity = flags.FLAGS['verbosity']
+    verbose = verbosity.present and verbosity.value >= logging.INFO
+    if not verbosity.present:
+      logging.set_verbosity(logging.WARNING)
+    # TensorFlow reads this when it is imported, which is below.
+    os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '0' if verbose else '3')
+    with _one_sentence(ValueError, 2):
+      config = _config_from_flags()
+      config = config.with_learning_rates(learning_rates[config.algorithm])
+      settings = {
+        'task': name, **dataclasses.asdict(config), **task_settings()
+      }
+    folder = _folder(name, settings)
+    with _one_sentence(run_directory.RunDirectoryError, 2):
+      with run_directory.claim(folder, settings, _RESUME.value):
+        with _one_sentence(ValueError, 2):
+          task = build_task(config)
+        _train(config, task, folder, verbose)
+
+  app.run(main, flags_parser=parse_flags)
+
+
+def _train(
+  config: config_lib.Config, task: Any, folder: pathlib.Path, verbose: bool
+) -> None:
+  # Here, because TensorFlow takes seconds to import; see `run`.
+  from f3ast_tff import runtime
+  from f3ast_tff import training
+  from f3ast_tff.report import run_summary
+
+  with _one_sentence(runtime.WorkerError, 1):
+    result = training.run(config, task, folder, verbose)
+  run_summary.draw(folder, task.dataset.name)
+  print(run_summary.text(folder, task.dataset.name, result.seconds))

@@ -1,0 +1,124 @@
+"""Methods side by side: a table and curves over seeds, from runs' files."""
+
+from collections.abc import Mapping, Sequence
+import pathlib
+
+import matplotlib
+
+matplotlib.use('Agg')
+
+import matplotlib.pyplot as plt  # noqa: E402
+import pandas as pd  # noqa: E402
+
+from f3ast_tff import run_directory  # noqa: E402
+from f3ast_tff.report import run_summary  # noqa: E402
+
+# How each method looks: its name, colour and line.
+STYLES: Mapping[str, tuple[str, str, str]] = {
+  'fedavg': ('FedAvg', run_summary.ORANGE, '--'),
+  'f3ast': ('F3AST', run_summary.BLUE, '-'),
+  'fedadam': ('FedAdam', run_summary.PINK, '--'),
+  'f3ast_adam': ('F3AST+Adam', run_summary.GREEN, '-'),
+}
+
+_COLUMNS = {
+  'accuracy': 'test accuracy',
+  'loss': 'test loss',
+  'user_accuracy': 'user accuracy',
+  'user_loss': 'user loss',
+  'sum_of_weights': 'sum of weights',
+}
+
+
+def load(folders: Sequence[pathlib.Path]) -> pd.DataFrame:
+  """Returns the metrics of finished runs, with their algorithm and seed."""
+  frames = []
+  for folder in folders:
+    settings = run_directory.read_config(folder)['settings']
+    metrics = pd.read_csv(folder / 'metrics.csv')
+    # One round's sum of weights is noise; the mean up to here is what counts.
+    rounds = pd.read_csv(folder / 'rounds.csv').set_index('round')
+    recent = rounds['sum_of_weights'].rolling(run_summary.LAST_ROUNDS, 1).mean()
+    metrics['sum_of_weights'] = recent.loc[metrics['round']].to_numpy()
+    frames.append(
+      metrics.assign(algorithm=settings['algorithm'], seed=settings['seed'])
+    )
+  return pd.concat(frames, ignore_index=True)
+
+
+def table(metrics: pd.DataFrame) -> pd.DataFrame:
+  """Returns mean and standard deviation over seeds, one row per method.
+
+  A seed's value is its mean over the last 100 rounds; the sum of weights stands
+  beside the accuracy because it acts as a server learning rate.
+
+  Args:
+    metrics: From `load`.
+
+  Returns:
+    Columns (metric, mean or sd), and the number of seeds.
+  """
+  late = run_summary.last_rounds(metrics)
+  by_seed = late.groupby(['algorithm', 'seed'])[list(_COLUMNS)].mean()
+  by_method = by_seed.groupby('algorithm')
+  result = by_method.agg(['mean', 'std'])
+  result['seeds'] = by_method.size()
+  order = [name for name in STYLES if name in result.index]
+  return result.loc[order]
+
+
+def markdown(summary: pd.DataFrame) -> str:
+  """Returns the table as Markdown that also reads well as plain text."""
+  header = ['method', *_COLUMNS.values(), 'seeds']
+  rows = []
+  for algorithm, row in summary.iterrows():
+    num_seeds = int(row['seeds'].iloc[0])
+    cells = [f'{row[(column, "mean")]:.3f}' for column in _COLUMNS]
+    if num_seeds > 1:
+      cells = [
+        f'{cell} ± {row[(column, "std")]:.3f}'
+        for cell, column in zip(cells, _COLUMNS)
+      ]
+    rows.append([STYLES[algorithm][0], *cells, str(num_seeds)])
+  widths = [
+    max(len(row[i]) for row in (header, *rows)) for i in range(len(header))
+  ]
+
+  def line(cells: Sequence[str]) -> str:
+    padded = (cell.ljust(width) for cell, width in zip(cells, widths))
+    return '| ' + ' | '.join(padded) + ' |'
+
+  rule = '|' + '|'.join('-' * (width + 2) for width in widths) + '|'
+  return '\n'.join([line(header), rule, *map(line, rows)]) + '\n'
+
+
+def draw(metrics: pd.DataFrame, title: str, path: pathlib.Path) -> None:
+  """Draws accuracy and loss over rounds, with a band of one sd over seeds.
+
+  Args:
+    metrics: From `load`.
+    title: Above the picture.
+    path: Where to write it, without an ending; a PNG and an SVG are written.
+  """
+  figure, panels = plt.subplots(
+    1, 2, figsize=(10, 4), layout='constrained'
+  )
+  for axes, column in zip(panels, ('accuracy', 'loss')):
+    for algorithm, (name, color, line) in STYLES.items():
+      runs = metrics[metrics['algorithm'] == algorithm]
+      if runs.empty:
+        continue
+      by_round = runs.groupby('round')[column]
+      mean, sd = by_round.mean(), by_round.std().fillna(0)
+      axes.plot(mean.index, mean, color=color, linestyle=line, label=name)
+      axes.fill_between(
+        mean.index, mean - sd, mean + sd, color=color, alpha=0.15, linewidth=0
+      )
+    axes.set(xlabel='round', ylabel=f'test {column}')
+    axes.spines[['top', 'right']].set_visible(False)
+  panels[0].legend(loc='lower right', frameon=False)
+  num_seeds = metrics['seed'].nunique()
+  figure.suptitle(f'{title}, mean and sd of {num_seeds} seeds')
+  for ending in ('.png', '.svg'):
+    figure.savefig(path.with_suffix(ending), dpi=150)
+  plt.close(figure)

@@ -1,0 +1,101 @@
+"""The picture and the closing words of one run, from its files."""
+
+import pathlib
+
+import matplotlib
+
+matplotlib.use('Agg')
+
+import matplotlib.pyplot as plt  # noqa: E402
+import numpy as np  # noqa: E402
+import pandas as pd  # noqa: E402
+
+from f3ast_tff import run_directory  # noqa: E402
+
+LAST_ROUNDS = 100  # The paper averages over the last 100 rounds.
+
+# Okabe and Ito's colours, which people with any colour vision can tell apart.
+BLUE, ORANGE, GREEN, PINK, GREY = (
+  '#0072B2', '#D55E00', '#009E73', '#CC79A7', '#555555'
+)
+
+
+def last_rounds(metrics: pd.DataFrame) -> pd.DataFrame:
+  """Returns the rows of the last 100 rounds."""
+  return metrics[metrics['round'] > metrics['round'].max() - LAST_ROUNDS]
+
+
+def draw(folder: pathlib.Path, dataset_name: str) -> None:
+  """Draws `summary.png`: accuracy over rounds, and who took part."""
+  metrics = pd.read_csv(folder / 'metrics.csv')
+  clients = pd.read_csv(folder / 'clients.csv').sort_values('p')
+  settings = run_directory.read_config(folder)['settings']
+  num_rounds = settings['rounds']
+  figure, (left, right) = plt.subplots(
+    1, 2, figsize=(10, 3.8), layout='constrained'
+  )
+  left.plot(
+    metrics['round'], metrics['accuracy'], color=BLUE, label='sample average'
+  )
+  left.plot(
+    metrics['round'],
+    metrics['user_accuracy'],
+    color=ORANGE,
+    linestyle='--',
+    label='user average',
+  )
+  left.set(xlabel='round', ylabel='test accuracy', ylim=(0, 1))
+  left.legend(loc='lower right', frameon=False)
+  rank = np.arange(len(clients))
+  available = clients['times_available'] / num_rounds
+  selected = clients['times_selected'] / num_rounds
+  right.fill_between(
+    rank, available, step='mid', color=GREY, alpha=0.25, label='available'
+  )
+  right.plot(rank, selected, '.', color=BLUE, label='took part')
+  right.plot(rank, clients['rate'], '_', color=ORANGE, label='rate r at end')
+  right.set(
+    xlabel='clients, least data first', ylabel='share of rounds', ylim=(0, 1)
+  )
+  right.legend(loc='best', frameon=False)
+  for axes in (left, right):
+    axes.spines[['top', 'right']].set_visible(False)
+  figure.suptitle(
+    f'{settings["algorithm"]} on {dataset_name}, {settings["avail"]}, '
+    f'K = {settings["clients_per_round"]}, seed {settings["seed"]}'
+  )
+  figure.savefig(folder / 'summary.png', dpi=120)
+  plt.close(figure)
+
+
+def text(folder: pathlib.Path, dataset_name: str, seconds: float) -> str:
+  """Returns the summary that a run prints at its end."""
+  metrics = pd.read_csv(folder / 'metrics.csv')
+  rounds = pd.read_csv(folder / 'rounds.csv')
+  timing = pd.read_csv(folder / 'timing.csv')
+  settings = run_directory.read_config(folder)['settings']
+  end, late = metrics.iloc[-1], last_rounds(metrics)
+  per_round = 1000 * timing['train_seconds'].median()
+  late_rounds = rounds[rounds['round'] > rounds['round'].max() - LAST_ROUNDS]
+  lines = [
+    f'{settings["algorithm"]} on {dataset_name}, {settings["avail"]}, seed '
+    f'{settings["seed"]}: {settings["rounds"]} rounds',
+    f'                    at the end   mean of the last {LAST_ROUNDS} rounds',
+    *(
+      f'  {name:<16}  {end[column]:10.4f}   {late[column].mean():10.4f}'
+      for name, column in (
+        ('test accuracy', 'accuracy'),
+        ('test loss', 'loss'),
+        ('user accuracy', 'user_accuracy'),
+        ('user loss', 'user_loss'),
+      )
+    ),
+    f'  sum of weights                 '
+    f'{late_rounds["sum_of_weights"].mean():10.4f}',
+    f'  per round: {rounds["available"].mean():.1f} available, '
+    f'{rounds["selected"].mean():.1f} selected, {per_round:.0f} ms; '
+    f'{int(rounds["empty"].sum())} empty rounds, '
+    f'{int(rounds["left_out"].sum())} updates left out',
+    f'  trained for {seconds:.0f} s; files in {folder}',
+  ]
+  return '\n'.join(lines)

@@ -1,0 +1,367 @@
+"""A run from the first round to the last: the program around the process.
+
+  A_t, K_t -> S_t and weights -> packed clients -> process.next -> metrics
+
+Each arrow is a pure function of the settings and r(t-1), so a run that was
+interrupted goes on from its checkpoint to the very same result.
+"""
+
+import dataclasses
+import pathlib
+import time
+from typing import Any, NamedTuple, Optional
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_federated as tff
+import tqdm
+
+from f3ast_tff import availability
+from f3ast_tff import checkpoint
+from f3ast_tff import communication
+from f3ast_tff import config as config_lib
+from f3ast_tff import evaluation
+from f3ast_tff import packing
+from f3ast_tff import process as process_lib
+from f3ast_tff import randomness
+from f3ast_tff import rates
+from f3ast_tff import run_directory
+from f3ast_tff import runtime
+from f3ast_tff import selection
+from f3ast_tff.datasets import federated
+from f3ast_tff.models import functional
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Task:
+  """What is trained: data, model, and how the worker best computes it.
+
+  Attributes:
+    dataset: The data.
+    model: The model.
+    jit_compile: Whether XLA compiles local training.
+    threads: Threads per TensorFlow operation in the worker; None for all cores.
+    concurrent_clients: How many clients train at a time; -1 for all.
+  """
+
+  dataset: federated.FederatedDataset
+  model: functional.Model
+  jit_compile: bool = True
+  threads: Optional[int] = None
+  concurrent_clients: int = -1
+
+
+class Environment(NamedTuple):
+  """What the server cannot choose, and the rules by which it chooses."""
+
+  p: np.ndarray
+  availability: availability.Availability
+  constraint: communication.Constraint
+  correlation: str
+  policy: selection.Policy
+
+
+class Progress(NamedTuple):
+  """All that a run carries from round to round; what a checkpoint holds.
+
+  Attributes:
+    server: The state of the learning process, r included.
+    times_available: Per client, in how many rounds it was available.
+    times_selected: Per client, in how many rounds it took part.
+  """
+
+  server: Any
+  times_available: np.ndarray
+  times_selected: np.ndarray
+
+
+def build_environment(
+  config: config_lib.Config, p: np.ndarray
+) -> Environment:
+  """Returns the environment that the settings describe."""
+  model = availability.MODELS[config.avail](p, config.seed)
+  correlation = config.correlation
+  if correlation == 'auto':
+    correlation = (
+      rates.POSITIVE if model.positively_correlated else rates.UNCORRELATED
+    )
+  return Environment(
+    p=p,
+    availability=model,
+    constraint=communication.parse(config.clients_per_round, config.seed),
+    correlation=correlation,
+    policy=selection.POLICIES[config_lib.ALGORITHMS[config.algorithm].selection],
+  )
+
+
+def select(
+  config: config_lib.Config,
+  environment: Environment,
+  r: np.ndarray,
+  round_num: int,
+) -> tuple[np.ndarray, selection.Cohort]:
+  """Returns A_t and the cohort S_t, given r(t-1)."""
+  available = environment.availability(round_num)
+  situation = selection.Situation(
+    r=r,
+    p=environment.p,
+    available=available,
+    k=environment.constraint(round_num),
+    beta=config.beta,
+    correlation=environment.correlation,
+  )
+  rng = randomness.generator(config.seed, 'selection', round_num)
+  return available, environment.policy(situation, rng)
+
+
+def _server_optimizer(
+  config: config_lib.Config,
+) -> tff.learning.optimizers.Optimizer:
+  if config_lib.ALGORITHMS[config.algorithm].server_optimizer == 'adam':
+    return tff.learning.optimizers.build_adam(
+      config.server_learning_rate, epsilon=config.server_epsilon
+    )
+  return tff.learning.optimizers.build_sgdm(config.server_learning_rate)
+
+
+class _Packer:
+  """Packs the examples of the selected clients in their order of training."""
+
+  def __init__(
+    self,
+    config: config_lib.Config,
+    dataset: federated.FederatedDataset,
+    num_places: int,
+  ):
+    self._config = config
+    self._dataset = dataset
+    self._num_places = num_places
+    self.layout = packing.layout_of(self._augmented(0, 1))
+    self._rows = None
+    if dataset.augment is None:
+      self._rows = [
+        packing.to_rows(self.layout, examples) for examples in dataset.train
+      ]
+    self._absent = packing.absent(self.layout, config.batch_size)
+
+  def _augmented(self, client: int, round_num: int) -> federated.Examples:
+    examples = self._dataset.train[client]
+    if self._dataset.augment is None:
+      return examples
+    rng = randomness.generator(
+      self._config.seed, 'augmentation', round_num, client
+    )
+    return self._dataset.augment(examples, rng)
+
+  def _epoch_rows(self, client: int, round_num: int) -> np.ndarray:
+    if self._rows is not None:
+      return self._rows[client]
+    return packing.to_rows(self.layout, self._augmented(client, round_num))
+
+  def __call__(
+    self, cohort: selection.Cohort, round_num: int
+  ) -> list[np.ndarray]:
+    """Returns one packed array per place; empty places are filled up.
+
+    TFF's worker keeps memory for every number of participants it has seen, so
+    there are always as many.
+    """
+    participants = []
+    for client, weight in zip(*cohort):
+      rows = self._epoch_rows(client, round_num)
+      rng = randomness.generator(
+        self._config.seed, 'shuffling', round_num, client
+      )
+      order = np.concatenate(
+        [rng.permutation(len(rows)) for _ in range(self._config.local_epochs)]
+      )
+      participants.append(
+        packing.pack(rows[order], client, weight, self._config.batch_size)
+      )
+    missing = self._num_places - len(participants)
+    return participants + [self._absent] * missing
+
+
+def _model_weights(state: process_lib.ServerState) -> tuple[Any, Any]:
+  weights = state.global_model_weights
+  return weights.trainable, weights.non_trainable
+
+
+class Result(NamedTuple):
+  """What a finished run leaves in memory.
+
+  Attributes:
+    progress: The state at the end.
+    seconds: How long training took, without set-up; only the rounds run now.
+    rounds_run: How many rounds were run now.
+  """
+
+  progress: Progress
+  seconds: float
+  rounds_run: int
+
+
+def run(
+  config: config_lib.Config,
+  task: Task,
+  folder: pathlib.Path,
+  verbose: bool = False,
+) -> Result:
+  """Trains from the newest checkpoint in the folder, or from the start.
+
+  Args:
+    config: The settings, learning rates included.
+    task: What is trained.
+    folder: The run's folder, claimed by the caller.
+    verbose: Whether TensorFlow's log is shown.
+
+  Returns:
+    The result; the files are in the folder.
+  """
+  environment = build_environment(config, task.dataset.p)
+  packer = _Packer(config, task.dataset, environment.constraint.maximum)
+  process = process_lib.build_packed_f3ast(
+    task.model.functional,
+    environment.p,
+    rates.initial(environment.p, environment.constraint.mean, config.rate_init),
+    packer.layout,
+    config.batch_size,
+    client_optimizer=tff.learning.optimizers.build_sgdm(
+      config.client_learning_rate
+    ),
+    server_optimizer=_server_optimizer(config),
+    beta=config.beta,
+    correlation=environment.correlation,
+    jit_compile=task.jit_compile,
+  )
+  evaluate = evaluation.build_evaluator(task.model, task.dataset)
+  with runtime.worker(verbose, task.threads, task.concurrent_clients):
+    start, progress = _restore(folder, process, environment.p.size)
+    started = time.perf_counter()
+    progress = _train(
+      config, environment, packer, process, evaluate, folder, start, progress
+    )
+    seconds = time.perf_counter() - started
+  _write_final_files(folder, task.dataset, environment, progress)
+  return Result(progress, seconds, config.rounds - start)
+
+
+def _restore(
+  folder: pathlib.Path,
+  process: tff.learning.templates.LearningProcess,
+  num_clients: int,
+) -> tuple[int, Progress]:
+  """Returns the last saved round and state, and drops rows beyond it."""
+  progress = Progress(
+    process.initialize(),
+    np.zeros(num_clients, np.int64),
+    np.zeros(num_clients, np.int64),
+  )
+  start = checkpoint.latest(folder / 'checkpoints') or 0
+  if start:
+    progress = checkpoint.load(folder / 'checkpoints', start, progress)
+  for name in ('metrics.csv', 'rounds.csv', 'timing.csv'):
+    run_directory.keep_rounds(folder / name, start)
+  return start, progress
+
+
+def _train(
+  config: config_lib.Config,
+  environment: Environment,
+  packer: _Packer,
+  process: tff.learning.templates.LearningProcess,
+  evaluate: Any,
+  folder: pathlib.Path,
+  start: int,
+  progress: Progress,
+) -> Progress:
+  """Runs the rounds after `start` and writes their rows."""
+  events = tf.summary.create_file_writer(str(folder / 'tensorboard'))
+  bar = tqdm.trange(
+    start + 1,
+    config.rounds + 1,
+    initial=start,
+    total=config.rounds,
+    unit='round',
+    disable=None,  # Quiet unless standard error is a terminal.
+  )
+  with events.as_default(), bar:
+    for t in bar:
+      began = time.perf_counter()
+      available, cohort = select(
+        config, environment, progress.server.rates, t
+      )
+      output = process.next(progress.server, packer(cohort, t))
+      selected = np.zeros(environment.p.size, np.int64)
+      selected[cohort.clients] = 1
+      progress = Progress(
+        output.state,
+        progress.times_available + available,
+        progress.times_selected + selected,
+      )
+      measured = output.metrics['selection']
+      train_loss = float(output.metrics['client_work']['train']['loss'])
+      round_row = {
+        'round': t,
+        'available': int(available.sum()),
+        'k': environment.constraint(t),
+        'selected': int(measured['participants']),
+        'left_out': int(measured['left_out']),
+        'empty': int(measured['participants'] == 0),
+        'sum_of_weights': float(measured['sum_of_weights']),
+        'variance_bound': float(measured['variance_bound']),
+        'train_loss': train_loss,
+        'clients': ' '.join(map(str, cohort.clients)),
+      }
+      run_directory.append_row(folder / 'rounds.csv', round_row)
+      trained = time.perf_counter()
+      is_last = t == config.rounds
+      if t % config.eval_every == 0 or is_last:
+        metrics = evaluate(_model_weights(progress.server))._asdict()
+        row = {'round': t, **metrics, **_without(round_row, 'round', 'clients')}
+        run_directory.append_row(folder / 'metrics.csv', row)
+        for name, value in row.items():
+          tf.summary.scalar(name, value, step=t)
+        bar.set_postfix(accuracy=f'{metrics["accuracy"]:.3f}')
+      evaluated = time.perf_counter()
+      if t % config.checkpoint_every == 0 or is_last:
+        checkpoint.save(folder / 'checkpoints', t, progress)
+      seconds = {
+        'round': t,
+        'train_seconds': f'{trained - began:.6f}',
+        'eval_seconds': f'{evaluated - trained:.6f}',
+        'checkpoint_seconds': f'{time.perf_counter() - evaluated:.6f}',
+      }
+      run_directory.append_row(folder / 'timing.csv', seconds)
+  return progress
+
+
+def _without(row: dict[str, Any], *names: str) -> dict[str, Any]:
+  return {name: value for name, value in row.items() if name not in names}
+
+
+def _write_final_files(
+  folder: pathlib.Path,
+  dataset: federated.FederatedDataset,
+  environment: Environment,
+  progress: Progress,
+) -> None:
+  server = progress.server
+  run_directory.write_table(
+    folder / 'clients.csv',
+    ['client', 'examples', 'p', 'times_available', 'times_selected', 'rate'],
+    list(
+      zip(
+        range(environment.p.size),
+        dataset.num_examples.tolist(),
+        environment.p.tolist(),
+        progress.times_available.tolist(),
+        progress.times_selected.tolist(),
+        server.rates.tolist(),
+      )
+    ),
+  )
+  trainable, non_trainable = _model_weights(server)
+  arrays = {f'trainable_{i}': w for i, w in enumerate(trainable)}
+  arrays |= {f'non_trainable_{i}': w for i, w in enumerate(non_trainable)}
+  np.savez(folder / 'model.npz', rates=server.rates, **arrays)

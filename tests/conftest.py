@@ -1,0 +1,17 @@
+"""What tests share."""
+
+import os
+
+# Before anything imports TensorFlow.
+os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
+
+import pytest  # noqa: E402
+
+
+@pytest.fixture(scope='session')
+def tff_worker():
+  """One TFF worker for all tests of a process that need one."""
+  from f3ast_tff import runtime
+
+  with runtime.worker() as process:
+    yield process

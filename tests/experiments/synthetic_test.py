@@ -1,0 +1,201 @@
+"""Tests of `experiments.synthetic` through its real command line."""
+
+import json
+import os
+import pathlib
+import random
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pandas as pd
+import pytest
+
+_TINY = ('--num_clients=20', '--rounds=40', '--eval_every=6')
+_EXACT_FILES = ('metrics.csv', 'rounds.csv', 'clients.csv', 'model.npz')
+
+
+def _start(*flags, **kwargs):
+  return subprocess.Popen(
+    [sys.executable, '-m', 'experiments.synthetic', *flags],
+    stdout=subprocess.PIPE,
+    stderr=subprocess.PIPE,
+    text=True,
+    **kwargs,
+  )
+
+
+def _run(*flags):
+  process = _start(*flags)
+  output, errors = process.communicate(timeout=300)
+  return process.returncode, output, errors
+
+
+def _contents(folder):
+  return {name: (folder / name).read_bytes() for name in _EXACT_FILES}
+
+
+@pytest.fixture(scope='module')
+def reference(tmp_path_factory):
+  """A run that was never interrupted, and what it printed."""
+  folder = tmp_path_factory.mktemp('reference') / 'run'
+  code, output, errors = _run(*_TINY, f'--output_dir={folder}')
+  assert code == 0, errors
+  return folder, output, errors
+
+
+def test_a_run_leaves_its_files_and_a_summary(reference):
+  folder, output, errors = reference
+  assert errors == ''  # TensorFlow's noise is off, and no progress bar.
+  assert re.search(r'test accuracy +0\.\d+', output)
+  metrics = pd.read_csv(folder / 'metrics.csv')
+  assert metrics['round'].tolist() == [6, 12, 18, 24, 30, 36, 40]
+  for column in ('accuracy', 'user_accuracy'):
+    assert metrics[column].between(0, 1).all()
+  assert metrics['accuracy'].iloc[-1] > metrics['accuracy'].iloc[0]
+  rounds = pd.read_csv(folder / 'rounds.csv')
+  assert rounds['round'].tolist() == list(range(1, 41))
+  clients = pd.read_csv(folder / 'clients.csv')
+  assert clients['times_selected'].sum() == rounds['selected'].sum()
+  assert (clients['times_selected'] <= clients['times_available']).all()
+  config = json.loads((folder / 'config.json').read_text())
+  assert config['settings']['rounds'] == 40
+  assert config['settings']['alpha'] == 1.0
+  assert config['settings']['client_learning_rate'] == 0.01
+  assert config['versions']['tensorflow-federated'] == '0.87.0'
+  assert list((folder / 'tensorboard').glob('events*'))
+  assert (folder / 'summary.png').stat().st_size > 10000
+
+
+def test_rates_and_weights_replay_from_the_files(reference):
+  """Recomputes r and the weights from who was selected, in plain NumPy."""
+  folder, _, _ = reference
+  clients = pd.read_csv(folder / 'clients.csv')
+  p = clients['p'].to_numpy()
+  r = np.minimum(1, 10 * p)
+  for _, row in pd.read_csv(folder / 'rounds.csv').iterrows():
+    selected = np.isin(np.arange(20), [int(k) for k in row['clients'].split()])
+    r = 0.999 * r + 0.001 * selected
+    expected = (p / r)[selected].sum()
+    assert row['sum_of_weights'] == pytest.approx(expected, rel=1e-6)
+    assert row['variance_bound'] == pytest.approx((p**2 / r).sum(), rel=1e-12)
+  np.testing.assert_allclose(clients['rate'], r, rtol=1e-12)
+
+
+def test_same_seed_same_files_other_seed_other_files(reference, tmp_path):
+  folder, _, _ = reference
+  assert _run(*_TINY, f'--output_dir={tmp_path / "same"}')[0] == 0
+  assert _contents(tmp_path / 'same') == _contents(folder)
+  other = tmp_path / 'other'
+  assert _run(*_TINY, '--seed=1', f'--output_dir={other}')[0] == 0
+  for name in _EXACT_FILES:
+    assert (other / name).read_bytes() != (folder / name).read_bytes()
+
+
+def test_killed_and_resumed_run_leaves_the_same_files(reference, tmp_path):
+  folder, _, _ = reference
+  flags = (*_TINY, '--checkpoint_every=9', f'--output_dir={tmp_path / "run"}')
+  kill_at = random.Random(time.time_ns()).randint(1, 38)
+  process = _start(*flags)
+  rounds = tmp_path / 'run' / 'rounds.csv'
+  while process.poll() is None:
+    if rounds.exists() and rounds.read_text().count('\n') > kill_at:
+      process.send_signal(signal.SIGKILL)
+      break
+    time.sleep(0.002)
+  process.communicate(timeout=60)
+  assert process.returncode == -signal.SIGKILL, f'not killed at {kill_at}'
+  code, _, errors = _run(*flags, '--resume')
+  assert code == 0, errors
+  same = _contents(tmp_path / 'run') == _contents(folder)
+  assert same, f'killed at {kill_at}'
+  # The checkpoints that a resumed run starts from are pruned.
+  assert len(list((tmp_path / 'run' / 'checkpoints').iterdir())) <= 3
+
+
+def test_another_run_is_never_overwritten(reference):
+  folder, _, _ = reference
+  before = _contents(folder)
+  for flags, message in (
+    ((), 'already holds this run; give --resume'),
+    (('--beta=0.5',), 'beta is 0.001 there and 0.5 here'),
+    (('--beta=0.5', '--resume'), 'beta is 0.001 there and 0.5 here'),
+    (('--alpha=0', '--resume'), 'alpha is 1.0 there and 0.0 here'),
+  ):
+    code, output, errors = _run(*_TINY, *flags, f'--output_dir={folder}')
+    assert (code, output) == (2, '')
+    assert message in errors and errors.count('\n') == 1
+  assert _contents(folder) == before
+
+
+@pytest.mark.parametrize(
+  'flag, message',
+  [
+    ('--num_clients=0', '--num_clients=0'),
+    ('--beta=0', 'beta must be in (0, 1]'),
+    ('--beta=1.5', 'beta must be in (0, 1]'),
+    ('--beta=nan', 'beta must be a finite number'),
+    ('--clients_per_round=-1', 'must be a whole number >= 0'),
+    ('--clients_per_round=0', 'nobody would ever train'),
+    ('--clients_per_round=ten', 'must read like 10'),
+    (
+      '--avail=sometimes',
+      'always|scarce|home_devices|smartphones|uneven',
+    ),
+    ('--algorithm=sgd', 'fedavg|f3ast|fedadam|f3ast_adam'),
+    ('--client_learning_rate=nan', 'client_learning_rate must be a finite'),
+    ('--server_learning_rate=-1', 'server_learning_rate must be above 0'),
+    ('--rounds=0', 'rounds must be at least 1'),
+    ('--seed=-1', 'seed must be at least 0'),
+    ('--no_such_flag=1', 'no_such_flag'),
+    ('--alpha=much', '--alpha=much'),
+    ('stray', "unexpected argument 'stray'"),
+  ],
+)
+def test_bad_flags_end_with_one_sentence_and_code_2(flag, message, tmp_path):
+  code, output, errors = _run(flag, f'--output_dir={tmp_path / "run"}')
+  assert (code, output) == (2, '')
+  assert message in errors and errors.count('\n') == 1, errors
+  assert not (tmp_path / 'run').exists()
+
+
+@pytest.mark.parametrize('make', ['file', 'foreign'])
+def test_a_folder_that_is_not_ours_is_left_alone(make, tmp_path):
+  path = tmp_path / 'precious'
+  if make == 'file':
+    path.write_text('mine')
+  else:
+    path.mkdir()
+    (path / 'thesis.tex').write_text('mine')
+  code, _, errors = _run(f'--output_dir={path}')
+  assert code == 2 and errors.count('\n') == 1
+  kept = path if make == 'file' else path / 'thesis.tex'
+  assert kept.read_text() == 'mine'
+
+
+def test_help_names_the_flags_quickly():
+  environment = dict(os.environ, PYTHONPROFILEIMPORTTIME='1')
+  process = _start('--help', env=environment)
+  output, errors = process.communicate(timeout=60)
+  for flag in ('--avail', '--alpha', '--output_dir', '--[no]resume'):
+    assert flag in output
+  assert 'tensorflow' not in errors  # Not imported, so the answer is quick.
+
+
+def test_empty_rounds_are_recorded(tmp_path):
+  folder = tmp_path / 'run'
+  code, _, errors = _run(
+    *_TINY, '--clients_per_round=schedule:3,0', f'--output_dir={folder}'
+  )
+  assert code == 0, errors
+  rounds = pd.read_csv(folder / 'rounds.csv')
+  assert rounds['empty'].tolist() == [0, 1] * 20
+  assert rounds['selected'].tolist() == [3, 0] * 20
+  assert (pathlib.Path(folder) / 'summary.png').exists()
+
+
+if __name__ == '__main__':
+  sys.exit(pytest.main([__file__, *sys.argv[1:]]))

@@ -1,0 +1,289 @@
+"""Tests of `process` and `local_training` on the real TFF runtime."""
+
+import sys
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from f3ast_tff import local_training
+from f3ast_tff import packing
+from f3ast_tff import process as process_lib
+from f3ast_tff import rates
+from f3ast_tff.datasets import synthetic
+from f3ast_tff.models import softmax
+
+_BATCH = 20
+_SGD = tff.learning.optimizers.build_sgdm
+_DATA = synthetic.load(num_clients=4, seed=1)
+_EXAMPLES = [{f: e[f][:70] for f in e} for e in _DATA.train]  # 45 to 70 each.
+_SIZES = np.array([len(e['y']) for e in _EXAMPLES])
+_P = _SIZES / _SIZES.sum()
+_LAYOUT = packing.layout_of(_EXAMPLES[0])
+
+pytestmark = pytest.mark.usefixtures('tff_worker')
+
+
+def _dataset(examples):
+  elements = (examples['x'], examples['y'])
+  return tf.data.Dataset.from_tensor_slices(elements).batch(_BATCH)
+
+
+def _packed(index, weight, examples=None):
+  examples = _EXAMPLES[index] if examples is None else examples
+  rows = packing.to_rows(_LAYOUT, examples)
+  return packing.pack(rows, index, weight, _BATCH)
+
+
+def _participant(index, weight, examples=None):
+  examples = _EXAMPLES[index] if examples is None else examples
+  return local_training.Participant(
+    _dataset(examples), np.int32(index), np.float32(weight)
+  )
+
+
+def _build(path, r0=None, **arguments):
+  """Returns a process and how to make its participants."""
+  r0 = np.ones(4) if r0 is None else r0
+  model = softmax.build().functional
+  arguments.setdefault('client_optimizer', _SGD(0.1))
+  if path == 'packed':
+    process = process_lib.build_packed_f3ast(
+      model, _P, r0, _LAYOUT, _BATCH, **arguments
+    )
+    return process, _packed
+  return process_lib.build_f3ast(model, _P, r0, **arguments), _participant
+
+
+def _local_sgd(weights, examples, learning_rate):
+  """Softmax regression by hand, in float64: returns v = trained - received."""
+  kernel, bias = (w.astype(np.float64) for w in weights)
+  for i in range(0, len(examples['y']), _BATCH):
+    x = examples['x'][i : i + _BATCH].astype(np.float64)
+    y = examples['y'][i : i + _BATCH]
+    logits = x @ kernel + bias
+    logits -= logits.max(axis=1, keepdims=True)
+    error = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    error[np.arange(len(y)), y] -= 1
+    kernel = kernel - learning_rate * x.T @ error / len(y)
+    bias = bias - learning_rate * error.mean(axis=0)
+  return kernel - weights[0], bias - weights[1]
+
+
+def _stock_fed_avg(rounds):
+  """TFF's own weighted FedAvg on the same batches."""
+  process = tff.learning.algorithms.build_weighted_fed_avg(
+    softmax.build().functional, _SGD(0.1), _SGD(1.0)
+  )
+  state = process.initialize()
+  for _ in range(rounds):
+    state = process.next(state, [_dataset(e) for e in _EXAMPLES]).state
+  return process.get_model_weights(state).trainable
+
+
+@pytest.mark.parametrize('path', ['packed', 'datasets'])
+def test_full_participation_equals_stock_fed_avg(path):
+  process, bring = _build(path)
+  state = process.initialize()
+  everyone = [bring(k, _P[k] / 1.0) for k in range(4)]  # r = 1: weights p.
+  for _ in range(2):
+    state = process.next(state, everyone).state
+  ours = process.get_model_weights(state).trainable
+  for mine, theirs in zip(ours, _stock_fed_avg(2)):
+    np.testing.assert_allclose(mine, theirs, atol=1e-5)
+  np.testing.assert_array_equal(state.rates, np.ones(4))
+
+
+@pytest.mark.parametrize('path', ['packed', 'datasets'])
+def test_a_round_by_hand(path):
+  r0 = np.array([0.5, 0.2, 0.1, 0.4])
+  process, bring = _build(path, r0, beta=0.25)
+  cohort = [(2, 1.7), (0, 0.6)]
+  output = process.next(
+    process.initialize(), [bring(k, weight) for k, weight in cohort]
+  )
+  zeros = (np.zeros((60, 10)), np.zeros(10))
+  updates = [_local_sgd(zeros, _EXAMPLES[k], 0.1) for k, _ in cohort]
+  for i, got in enumerate(output.state.global_model_weights.trainable):
+    delta = sum(w * v[i] for (_, w), v in zip(cohort, updates))
+    np.testing.assert_allclose(got, delta, atol=1e-5)
+  # r = .75 r0 + .25 for clients 0 and 2.
+  expected_rates = [0.625, 0.15, 0.325, 0.3]
+  np.testing.assert_allclose(output.state.rates, expected_rates, rtol=1e-15)
+  measured = output.metrics['selection']
+  assert measured['participants'] == 2 and measured['left_out'] == 0
+  assert measured['sum_of_weights'] == pytest.approx(2.3)
+  assert measured['variance_bound'] == pytest.approx(
+    sum(_P**2 / expected_rates)
+  )
+
+
+def test_rates_in_the_state_equal_the_numpy_update_bit_for_bit():
+  r = np.array([0.5, 0.2, 0.1, 0.4])
+  process, bring = _build('packed', r, beta=0.001)
+  state = process.initialize()
+  for selected in ([0, 1], [3], [1, 2]):
+    state = process.next(state, [bring(k, 0.1) for k in selected]).state
+    r = rates.update(r, np.isin(np.arange(4), selected), 0.001)
+    np.testing.assert_array_equal(state.rates, r)
+
+
+@pytest.mark.parametrize('path', ['packed', 'datasets'])
+@pytest.mark.parametrize('cohort', ['nobody', 'absent'])
+def test_an_empty_round_keeps_the_model_and_lets_rates_decay(path, cohort):
+  if (path, cohort) == ('datasets', 'absent'):
+    pytest.skip('Only packed clients fill places.')
+  adam = tff.learning.optimizers.build_adam(0.1)
+  process, bring = _build(path, server_optimizer=adam, beta=0.1)
+  before = process.next(process.initialize(), [bring(0, 1.0)]).state
+  nobody = [] if cohort == 'nobody' else [packing.absent(_LAYOUT, _BATCH)] * 2
+  output = process.next(before, nobody)
+  # Adam's momentum would move the model on; nobody trained, so it stays.
+  after = output.state
+  for old, new in zip(
+    tf.nest.flatten((before.global_model_weights, before.optimizer)),
+    tf.nest.flatten((after.global_model_weights, after.optimizer)),
+  ):
+    np.testing.assert_array_equal(old, new)
+  np.testing.assert_allclose(output.state.rates, 0.9 * before.rates)
+  assert output.metrics['selection']['participants'] == 0
+
+
+@pytest.mark.parametrize('path', ['packed', 'datasets'])
+@pytest.mark.parametrize('poison', [np.nan, np.inf])
+def test_a_client_that_is_not_finite_is_left_out_and_counted(path, poison):
+  process, bring = _build(path, beta=0.5)
+  bad = {'x': np.full_like(_EXAMPLES[1]['x'], poison), 'y': _EXAMPLES[1]['y']}
+  start = process.initialize()
+  output = process.next(start, [bring(0, 0.3), bring(1, 0.4, bad)])
+  alone = process.next(start, [bring(0, 0.3)])
+  for got, expected in zip(
+    output.state.global_model_weights.trainable,
+    alone.state.global_model_weights.trainable,
+  ):
+    np.testing.assert_array_equal(got, expected)
+  measured = output.metrics['selection']
+  assert measured['participants'] == 2 and measured['left_out'] == 1
+  assert measured['sum_of_weights'] == pytest.approx(0.3)
+  # It was selected, so its rate moves all the same.
+  np.testing.assert_allclose(output.state.rates, [1, 1, 0.5, 0.5])
+
+
+def test_packed_train_loss_is_the_mean_over_examples():
+  process, bring = _build('packed', client_optimizer=_SGD(1e-9))
+  output = process.next(process.initialize(), [bring(0, 1.0), bring(1, 1.0)])
+  train = output.metrics['client_work']['train']
+  assert train['loss'] == pytest.approx(np.log(10), rel=1e-5)  # Zero weights.
+  assert train['num_examples'] == _SIZES[0] + _SIZES[1]
+
+
+def test_one_example_and_no_example():
+  process, bring = _build('packed')
+  one = {f: _EXAMPLES[0][f][:1] for f in 'xy'}
+  none = {f: _EXAMPLES[1][f][:0] for f in 'xy'}
+  output = process.next(
+    process.initialize(), [bring(0, 1.0, one), bring(1, 1.0, none)]
+  )
+  expected = _local_sgd((np.zeros((60, 10)), np.zeros(10)), one, 0.1)
+  for got, v in zip(output.state.global_model_weights.trainable, expected):
+    np.testing.assert_allclose(got, v, atol=1e-6)
+
+
+def test_keras_model_fn_and_a_clipping_aggregator():
+  def model_fn():
+    keras_model = tf.keras.Sequential(
+      [tf.keras.layers.Dense(10, input_shape=(60,))]
+    )
+    return tff.learning.models.from_keras_model(
+      keras_model,
+      loss=tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+      input_spec=_dataset(_EXAMPLES[0]).element_spec,
+    )
+
+  clipped_sum = tff.aggregators.clipping_factory(
+    0.01, tff.aggregators.SumFactory()
+  )
+  process = process_lib.build_f3ast(
+    model_fn,
+    _P,
+    np.ones(4),
+    client_optimizer=_SGD(0.1),
+    aggregator=clipped_sum,
+  )
+  assert isinstance(process, tff.learning.templates.LearningProcess)
+  state = process.initialize()
+  output = process.next(state, [_participant(0, 1.0), _participant(1, 1.0)])
+  moved = [
+    new - old
+    for old, new in zip(
+      state.global_model_weights.trainable,
+      output.state.global_model_weights.trainable,
+    )
+  ]
+  norm = np.sqrt(sum((m**2).sum() for m in moved))
+  assert 0 < norm <= 2 * 0.01 + 1e-6
+
+
+def test_set_model_weights():
+  process, _ = _build('packed')
+  state = process.initialize()
+  weights = process.get_model_weights(state)
+  ones = tff.learning.models.ModelWeights(
+    tuple(np.ones_like(w) for w in weights.trainable), ()
+  )
+  state = process.set_model_weights(state, ones)
+  assert process.get_model_weights(state).trainable[0].min() == 1
+
+
+def test_server_adam_by_hand():
+  adam = tff.learning.optimizers.build_adam(0.1, epsilon=0.5)
+  process, bring = _build('packed', server_optimizer=adam)
+  output = process.next(process.initialize(), [bring(0, 1.0)])
+  v = _local_sgd((np.zeros((60, 10)), np.zeros(10)), _EXAMPLES[0], 0.1)
+  # The first step of Adam, corrected for bias, is g / (|g| + e), g = -Delta;
+  # TFF puts epsilon beside the uncorrected root, so e = epsilon / sqrt(1 - .999).
+  for got, delta in zip(output.state.global_model_weights.trainable, v):
+    expected = 0.1 * delta / (np.abs(delta) + 0.5 / np.sqrt(0.001))
+    np.testing.assert_allclose(got, expected, atol=1e-7)
+
+
+def test_a_loss_that_ignores_the_weights_is_refused():
+  keras_like = tff.learning.models.FunctionalModel(
+    initial_weights=softmax.build().functional.initial_weights,
+    predict_on_batch_fn=tf.function(
+      lambda weights, x, training: tf.matmul(x, weights[0][0]) + weights[0][1]
+    ),
+    loss_fn=lambda output, y, sample_weight=None: tf.reduce_mean(
+      tf.nn.sparse_softmax_cross_entropy_with_logits(y, output)
+      * (1.0 if sample_weight is None else sample_weight)
+    ),
+    input_spec=softmax.build().functional.input_spec,
+  )
+  with pytest.raises(ValueError, match='weighted by sample_weight'):
+    local_training.on_packed(keras_like, _SGD(0.1), 4, _LAYOUT, _BATCH)
+
+
+@pytest.mark.parametrize(
+  'changes, message',
+  [
+    ({'beta': 0.0}, 'beta'),
+    ({'r0': np.ones(3)}, 'one rate for each'),
+    ({'r0': np.full(4, 1.5)}, 'in \\[0, 1\\]'),
+    ({'correlation': 'other'}, 'uncorrelated, positive'),
+  ],
+)
+def test_bad_arguments_are_named(changes, message):
+  with pytest.raises(ValueError, match=message):
+    _build('packed', **changes)
+
+
+def test_state_is_named_and_a_packed_client_is_one_array():
+  process, _ = _build('packed')
+  state_type, clients_type = process.next.type_signature.parameter
+  assert state_type.member.python_container is process_lib.ServerState
+  assert clients_type.member == tff.types.TensorType(np.uint8, [None, 244])
+
+
+if __name__ == '__main__':
+  sys.exit(pytest.main([__file__, *sys.argv[1:]]))

@@ -1,0 +1,87 @@
+"""Tests of `rates` against numbers worked out by hand."""
+
+import sys
+
+import hypothesis
+from hypothesis import strategies as st
+import numpy as np
+import pytest
+
+from f3ast_tff import rates
+
+_P = np.array([0.5, 0.3, 0.2])
+_R = np.array([0.5, 0.1, 0.25])
+
+
+def test_variance_bound_by_hand():
+  # .25/.5 + .09/.1 + .04/.25 and .5/.5 + .3/.1 + .2/.25
+  assert rates.variance_bound(_P, _R) == pytest.approx(0.5 + 0.9 + 0.16)
+  assert rates.variance_bound(_P, _R, rates.POSITIVE) == pytest.approx(4.8)
+
+
+def test_gradient_by_hand():
+  np.testing.assert_allclose(rates.gradient(_P, _R), [-1, -9, -0.64])
+  np.testing.assert_allclose(
+    rates.gradient(_P, _R, rates.POSITIVE), [-2, -30, -3.2]
+  )
+
+
+@hypothesis.given(
+  st.lists(st.floats(0.05, 1), min_size=2, max_size=5),
+  st.sampled_from(rates.CORRELATIONS),
+)
+def test_gradient_is_the_derivative(r, correlation):
+  r = np.array(r)
+  p = np.arange(1, r.size + 1) / np.arange(1, r.size + 1).sum()
+  step = 1e-6
+  for k in range(r.size):
+    bump = step * (np.arange(r.size) == k)
+    slope = (
+      rates.variance_bound(p, r + bump, correlation)
+      - rates.variance_bound(p, r - bump, correlation)
+    ) / (2 * step)
+    assert rates.gradient(p, r, correlation)[k] == pytest.approx(slope, 1e-3)
+
+
+def test_update_by_hand():
+  np.testing.assert_allclose(
+    rates.update(_R, np.array([1, 0, 1]), 0.1), [0.55, 0.09, 0.325]
+  )
+
+
+def test_weights_by_hand():
+  np.testing.assert_allclose(rates.weights(_P, _R), [1, 3, 0.8])
+
+
+def test_a_rate_of_zero_is_infinitely_urgent_unless_the_client_has_no_data():
+  p, r = np.array([1.0, 0.0]), np.zeros(2)
+  np.testing.assert_array_equal(rates.gradient(p, r), [-np.inf, 0])
+  assert rates.variance_bound(p, r) == np.inf
+
+
+def test_initial_rates_by_hand():
+  np.testing.assert_allclose(rates.initial(_P, 3, 'kp'), [1, 0.9, 0.6])
+  np.testing.assert_allclose(rates.initial(_P, 3, 'p'), _P)
+  np.testing.assert_allclose(rates.initial(_P, 1.5, 'uniform'), [0.5] * 3)
+  np.testing.assert_allclose(rates.initial(_P, 9, 'uniform'), [1] * 3)
+
+
+@pytest.mark.parametrize(
+  'call, message',
+  [
+    (lambda: rates.check(np.array([]), 0.1), 'N >= 1'),
+    (lambda: rates.check(np.array([0.5, 0.4]), 0.1), 'sum to 1'),
+    (lambda: rates.check(np.array([1.5, -0.5]), 0.1), '>= 0'),
+    (lambda: rates.check(_P, 0.0), 'beta'),
+    (lambda: rates.check(_P, float('nan')), 'beta'),
+    (lambda: rates.initial(_P, 1, 'zero'), 'kp, p, uniform'),
+    (lambda: rates.gradient(_P, _R, 'some'), 'uncorrelated, positive'),
+  ],
+)
+def test_bad_values_are_named(call, message):
+  with pytest.raises(ValueError, match=message):
+    call()
+
+
+if __name__ == '__main__':
+  sys.exit(pytest.main([__file__, *sys.argv[1:]]))

@@ -1,0 +1,64 @@
+"""Tests of `report.comparison`."""
+
+import json
+import sys
+
+import pandas as pd
+import pytest
+
+from f3ast_tff.report import comparison
+
+
+def _run(folder, algorithm, seed, accuracy, weights):
+  """Writes the files of a run: 200 rounds, tested every 50."""
+  folder.mkdir()
+  settings = {'algorithm': algorithm, 'seed': seed}
+  (folder / 'config.json').write_text(json.dumps({'settings': settings}))
+  tested = [50, 100, 150, 200]
+  columns = {'round': tested, 'accuracy': accuracy}
+  for name in ('loss', 'user_accuracy', 'user_loss'):
+    columns[name] = [1.0] * 4
+  columns['sum_of_weights'] = [9.0] * 4  # One round's; must not be used.
+  pd.DataFrame(columns).to_csv(folder / 'metrics.csv', index=False)
+  pd.DataFrame({
+    'round': range(1, 201),
+    'sum_of_weights': [weights] * 200,
+  }).to_csv(folder / 'rounds.csv', index=False)
+  return folder
+
+
+@pytest.fixture
+def metrics(tmp_path):
+  return comparison.load([
+    _run(tmp_path / 'a', 'fedavg', 0, [0, 0, 0.4, 0.6], 1.0),
+    _run(tmp_path / 'b', 'fedavg', 1, [0, 0, 0.6, 0.8], 1.0),
+    _run(tmp_path / 'c', 'f3ast', 0, [0, 0, 0.9, 0.9], 0.5),
+  ])
+
+
+def test_table_by_hand(metrics):
+  table = comparison.table(metrics)
+  assert table.index.tolist() == ['fedavg', 'f3ast']
+  # Last 100 rounds: .5 and .7, mean .6, sample sd .1414.
+  assert table.loc['fedavg', ('accuracy', 'mean')] == pytest.approx(0.6)
+  assert table.loc['fedavg', ('accuracy', 'std')] == pytest.approx(0.02**0.5)
+  assert table.loc['f3ast', ('sum_of_weights', 'mean')] == pytest.approx(0.5)
+  assert table['seeds'].tolist() == [2, 1]
+
+
+def test_markdown(metrics):
+  lines = comparison.markdown(comparison.table(metrics)).splitlines()
+  assert lines[0].startswith('| method')
+  assert '0.600 ± 0.141' in lines[2] and lines[2].rstrip(' |').endswith('2')
+  assert '0.900' in lines[3] and '±' not in lines[3]  # One seed, no sd.
+  assert len({len(line) for line in lines}) == 1
+
+
+def test_draw_writes_both_formats(metrics, tmp_path):
+  comparison.draw(metrics, 'title', tmp_path / 'curves')
+  assert (tmp_path / 'curves.png').stat().st_size > 5000
+  assert '<svg' in (tmp_path / 'curves.svg').read_text()
+
+
+if __name__ == '__main__':
+  sys.exit(pytest.main([__file__, *sys.argv[1:]]))

@@ -1,0 +1,214 @@
+"""Tests of `selection` against brute force, closed forms and the paper."""
+
+import itertools
+import sys
+
+import hypothesis
+from hypothesis import strategies as st
+import numpy as np
+import pytest
+
+from f3ast_tff import availability
+from f3ast_tff import randomness
+from f3ast_tff import rates
+from f3ast_tff import selection
+
+
+def _rng(seed=0):
+  return np.random.default_rng(seed)
+
+
+@st.composite
+def _situations(draw):
+  n = draw(st.integers(1, 7))
+  sizes = draw(st.lists(st.integers(1, 50), min_size=n, max_size=n))
+  p = np.array(sizes) / sum(sizes)
+  r = np.array(draw(st.lists(st.floats(0.001, 1), min_size=n, max_size=n)))
+  available = np.array(draw(st.lists(st.booleans(), min_size=n, max_size=n)))
+  return p, r, available, draw(st.integers(0, n + 1))
+
+
+@hypothesis.given(
+  _situations(), st.sampled_from(rates.CORRELATIONS), st.integers(0, 99)
+)
+@hypothesis.settings(deadline=None, max_examples=300)
+def test_f3ast_is_the_best_feasible_set(situation, correlation, seed):
+  p, r, available, k = situation
+  # Equation (4) by brute force: every S within A_t with |S| <= K_t. The
+  # derivative is written out here rather than taken from the library.
+  utility = (p if correlation == rates.POSITIVE else p**2) / r**2
+  best = max(
+    sum(utility[list(subset)])
+    for size in range(min(k, available.sum()) + 1)
+    for subset in itertools.combinations(np.flatnonzero(available), size)
+  )
+  cohort = selection.f3ast(
+    r, p, available, k, _rng(seed), correlation=correlation
+  )
+  assert utility[cohort.clients].sum() == pytest.approx(best, rel=1e-8)
+  assert len(set(cohort.clients)) == len(cohort.clients) <= k
+  assert available[cohort.clients].all()
+
+
+@hypothesis.given(_situations(), st.integers(0, 99))
+@hypothesis.settings(deadline=None)
+def test_every_policy_takes_k_or_all_who_are_there(situation, seed):
+  p, r, available, k = situation
+  for policy in selection.POLICIES.values():
+    cohort = policy(
+      selection.Situation(r, p, available, k, 0.1, rates.UNCORRELATED),
+      _rng(seed),
+    )
+    assert len(cohort.clients) == min(k, available.sum())
+    assert len(cohort.weights) == len(cohort.clients)
+    assert available[cohort.clients].all()
+    assert (np.diff(cohort.clients) > 0).all()
+
+
+def test_f3ast_by_hand():
+  # Scores p^2/r^2: 1, 9, .64, 4; client 1 is away; the best two are 3 and 0.
+  p = np.array([0.4, 0.3, 0.2, 0.1])
+  r = np.array([0.4, 0.1, 0.25, 0.05])
+  available = np.array([True, False, True, True])
+  cohort = selection.f3ast(r, p, available, 2, _rng(), beta=0.1)
+  np.testing.assert_array_equal(cohort.clients, [0, 3])
+  # r_0 = .9 * .4 + .1 = .46 and r_3 = .9 * .05 + .1 = .145
+  np.testing.assert_allclose(cohort.weights, [0.4 / 0.46, 0.1 / 0.145])
+
+
+def test_the_two_forms_of_h_choose_differently():
+  # p^2/r^2: .25 and .16; p/r^2: .5 and 1.6.
+  p, r = np.array([0.5, 0.1]), np.array([1.0, 0.25])
+  everyone = np.ones(2, bool)
+  choose = lambda form: selection.f3ast(  # noqa: E731
+    r, p, everyone, 1, _rng(), correlation=form
+  ).clients[0]
+  assert choose(rates.UNCORRELATED) == 0
+  assert choose(rates.POSITIVE) == 1
+
+
+def test_ties_are_broken_at_random_even_behind_rounding():
+  # With r(0) = K p all scores are equal in exact arithmetic, not in floats.
+  p = np.array([0.07, 0.13, 0.19, 0.29, 0.32])
+  r = 0.3 * p
+  counts = np.zeros(5)
+  for seed in range(3000):
+    cohort = selection.f3ast(r, p, np.ones(5, bool), 2, _rng(seed))
+    counts[cohort.clients] += 1
+  # Each is in with probability 2/5: 1200 times, sd 27.
+  assert (np.abs(counts - 1200) < 5 * 27).all()
+
+
+def test_infinite_scores_come_first():
+  scores = np.array([1.0, np.inf, 5.0, np.inf])
+  everyone = np.ones(4, bool)
+  np.testing.assert_array_equal(
+    selection.top_k(scores, everyone, 3, _rng()), [1, 2, 3]
+  )
+  drawn = {
+    int(selection.top_k(scores, everyone, 1, _rng(s))[0]) for s in range(20)
+  }
+  assert drawn == {1, 3}
+
+
+def test_nan_scores_are_refused():
+  with pytest.raises(ValueError, match='NaN'):
+    selection.top_k(np.array([1.0, np.nan]), np.ones(2, bool), 1, _rng())
+
+
+def test_proportional_draws_in_sequence_with_probability_p():
+  p = np.array([0.5, 0.3, 0.2])
+  # Without replacement: P(S = {i, j}) = p_i p_j/(1-p_i) + p_j p_i/(1-p_j).
+  expected = {
+    (i, j): p[i] * p[j] / (1 - p[i]) + p[j] * p[i] / (1 - p[j])
+    for i, j in ((0, 1), (0, 2), (1, 2))
+  }
+  draws = 20000
+  counts = dict.fromkeys(expected, 0)
+  rng = _rng(1)
+  for _ in range(draws):
+    cohort = selection.proportional(p, np.ones(3, bool), 2, rng)
+    counts[tuple(cohort.clients)] += 1
+  for pair, probability in expected.items():
+    error = np.sqrt(probability * (1 - probability) / draws)
+    assert abs(counts[pair] / draws - probability) < 5 * error
+  np.testing.assert_array_equal(cohort.weights, [0.5, 0.5])
+
+
+def test_uniform_draws_all_alike():
+  counts = np.zeros(4)
+  rng = _rng(2)
+  available = np.array([True, True, False, True])
+  for _ in range(6000):
+    counts[selection.uniform(available, 1, rng).clients] += 1
+  assert counts[2] == 0
+  assert (np.abs(counts[[0, 1, 3]] - 2000) < 5 * 37).all()
+
+
+# The introduction's example: Table 1 is the product of its marginals, .375 * .8
+# = .3 and so on; K = 1 and p = (1/2, 1/2).
+_HALVES = np.array([0.5, 0.5])
+
+
+def _two_client_rates(policy, rounds):
+  """Plays the example; returns r(t) of all rounds and the share selected."""
+  model = availability.Independent(np.array([0.375, 0.8]), seed=7)
+  r = rates.initial(_HALVES, 1, 'kp')
+  trajectory = np.zeros((rounds, 2))
+  taken = np.zeros(2)
+  for t in range(1, rounds + 1):
+    rng = randomness.generator(7, 'selection', t)
+    situation = selection.Situation(
+      r, _HALVES, model(t), 1, 0.001, rates.UNCORRELATED
+    )
+    cohort = selection.POLICIES[policy](situation, rng)
+    selected = np.isin(np.arange(2), cohort.clients)
+    trajectory[t - 1] = r = rates.update(r, selected, 0.001)
+    taken += selected
+  return trajectory, taken / rounds
+
+
+def test_introduction_example_f3ast_settles_at_the_optimum():
+  trajectory, share = _two_client_rates('f3ast', 20000)
+  settled = trajectory[10000:]
+  np.testing.assert_allclose(settled.mean(axis=0), [0.375, 0.5], atol=0.02)
+  np.testing.assert_allclose(share, [0.375, 0.5], atol=0.02)
+  # Around it r(t) moves by sqrt(beta / 2 var) = .011 in each coordinate.
+  assert (settled.std(axis=0) < 0.02).all()
+
+
+def test_introduction_example_naive_sampling_is_biased():
+  trajectory, share = _two_client_rates('proportional', 20000)
+  np.testing.assert_allclose(
+    trajectory[10000:].mean(axis=0), [0.225, 0.65], atol=0.02
+  )
+  np.testing.assert_allclose(share, [0.225, 0.65], atol=0.02)
+
+
+def test_delta_is_unbiased_at_the_stationary_rate():
+  # At r* = (.375, .5) F3AST prefers client 0 whenever it is there, which keeps
+  # the rates at r*. Then E[Delta] = sum p_k v_k whatever the updates v are.
+  r = np.array([0.375, 0.5])
+  v = np.array([[1.0, -2.0, 5.0], [0.5, 4.0, -1.0]])
+  model = availability.Independent(np.array([0.375, 0.8]), seed=11)
+  draws = 40000
+  deltas, naive = np.zeros((draws, 3)), np.zeros((draws, 3))
+  for t in range(1, draws + 1):
+    cohort = selection.f3ast(r, _HALVES, model(t), 1, _rng(), beta=1e-12)
+    deltas[t - 1] = cohort.weights @ v[cohort.clients]
+    cohort = selection.proportional(
+      _HALVES, model(t), 1, randomness.generator(1, 'naive', t)
+    )
+    naive[t - 1] = cohort.weights @ v[cohort.clients]
+  target = _HALVES @ v
+
+  def standard_errors_off(samples):
+    error = samples.std(axis=0) / np.sqrt(draws)
+    return np.abs(samples.mean(axis=0) - target) / error
+
+  assert (standard_errors_off(deltas) < 4).all()
+  assert (standard_errors_off(naive) > 20).any()  # The test can tell.
+
+
+if __name__ == '__main__':
+  sys.exit(pytest.main([__file__, *sys.argv[1:]]))
