@@ -94,6 +94,11 @@ class Config:
   eval_every: int = _setting(
     10, 'Test every so many rounds, and after the last one.'
   )
+  eval_examples: int = _setting(
+    0,
+    'Test on so many random test examples, the same ones each time; 0 for all. '
+    'The last test is always on all.',
+  )
   checkpoint_every: int = _setting(100, 'Save the state every so many rounds.')
 
   def __post_init__(self) -> None:
@@ -124,8 +129,11 @@ class Config:
         raise ValueError(f'{name} must be above 0, but it is {value}.')
     if not 0 < self.beta <= 1:
       raise ValueError(f'beta must be in (0, 1], but it is {self.beta}.')
-    if self.seed < 0:
-      raise ValueError(f'seed must be at least 0, but it is {self.seed}.')
+    for name in ('seed', 'eval_examples'):
+      if getattr(self, name) < 0:
+        raise ValueError(
+          f'{name} must be at least 0, but it is {getattr(self, name)}.'
+        )
     constraint = communication.parse(self.clients_per_round)
     if constraint.maximum == 0:
       raise ValueError(

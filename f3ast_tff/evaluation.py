@@ -5,22 +5,24 @@ over the clients that have test data, of each client's own average.
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, Optional
 
 import numpy as np
 import tensorflow as tf
 
+from f3ast_tff import randomness
 from f3ast_tff.datasets import federated
 from f3ast_tff.models import functional
 
 
 class Metrics(NamedTuple):
-  """Accuracy and loss on test data."""
+  """Accuracy and loss on test data, and on how many examples."""
 
   accuracy: float
   loss: float
   user_accuracy: float
   user_loss: float
+  test_examples: int
 
 
 def averages(
@@ -53,14 +55,15 @@ def averages(
       np.mean(user_correct[has_data] / user_counts[has_data])
     ),
     user_loss=float(np.mean(user_losses[has_data] / user_counts[has_data])),
+    test_examples=len(owner),
   )
 
 
 def build_evaluator(
   model: functional.Model,
   dataset: federated.FederatedDataset,
-  batch_size: int = 1024,
-) -> Callable[[tuple], Metrics]:
+  batch_size: int = 500,
+) -> Callable[[tuple, Optional[np.ndarray]], Metrics]:
   """Returns a function from model weights to test metrics.
 
   Args:
@@ -69,24 +72,56 @@ def build_evaluator(
     batch_size: How many examples to take at a time.
 
   Returns:
-    A function of (trainable, non-trainable) weights.
+    A function of (trainable, non-trainable) weights and of the rows to test on,
+    None for all.
   """
+  shapes, types = (
+    {name: getattr(array, what) for name, array in dataset.test.items()}
+    for what in ('shape', 'dtype')
+  )
 
-  @tf.function(reduce_retracing=True)
+  # A signature, so that a last batch of another size is not traced again.
+  @tf.function(
+    input_signature=[
+      tf.nest.map_structure(
+        lambda w: tf.TensorSpec(w.shape, w.dtype),
+        model.functional.initial_weights,
+      ),
+      tf.TensorSpec([None, *shapes['x'][1:]], types['x']),
+      tf.TensorSpec([None, *shapes['y'][1:]], types['y']),
+    ]
+  )
   def evaluate_batch(weights, x, y):
     output = model.functional.predict_on_batch(weights, x, training=False)
     return tf.stack(model.per_example(output, y))
 
   x, y = dataset.test['x'], dataset.test['y']
 
-  def evaluate(weights: tuple) -> Metrics:
+  def evaluate(weights: tuple, rows: Optional[np.ndarray] = None) -> Metrics:
+    if rows is None:
+      rows = np.arange(len(y))
     sums = [
-      evaluate_batch(
-        weights, x[i : i + batch_size], y[i : i + batch_size]
-      ).numpy()
-      for i in range(0, len(y), batch_size)
+      evaluate_batch(weights, x[batch], y[batch]).numpy()
+      for batch in np.split(rows, range(batch_size, len(rows), batch_size))
     ]
     losses, correct, counts = np.concatenate(sums, axis=1).astype(float)
-    return averages(losses, correct, counts, dataset.test_owner)
+    return averages(losses, correct, counts, dataset.test_owner[rows])
 
   return evaluate
+
+
+def subset(num_examples: int, size: int, seed: int) -> Optional[np.ndarray]:
+  """Returns `size` random rows, ascending, or None for all.
+
+  Args:
+    num_examples: How many rows there are.
+    size: How many to take; 0, or more than there are, for all.
+    seed: Decides which.
+
+  Returns:
+    Row numbers.
+  """
+  if size == 0 or size >= num_examples:
+    return None
+  rng = randomness.generator(seed, 'test examples')
+  return np.sort(rng.choice(num_examples, size, replace=False))

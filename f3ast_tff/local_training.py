@@ -38,21 +38,33 @@ class Participant(NamedTuple):
   weight: Any
 
 
+class Tally(NamedTuple):
+  """What is counted about a participant.
+
+  Attributes:
+    participation: 1 at the client's index, 0 elsewhere: its part of 1_S.
+    finite: 1 if the update counts, 0 if it was not finite and is left out.
+    weight: The weight, or 0 if the update is left out.
+    measurements: Sums that local training makes, e.g. of losses; may be empty.
+  """
+
+  participation: Any
+  finite: Any
+  weight: Any
+  measurements: Any
+
+
 class Contribution(NamedTuple):
   """What a participant sends back; the server only sees sums of these.
 
   Attributes:
     update: weight times (model received - model trained), i.e. -weight v_k, as
       TFF's optimizers take it; zeros if v_k is not finite.
-    participation: 1 at the client's index, 0 elsewhere: its part of 1_S.
-    finite: 1 if the update counts, 0 if it was not finite and is left out.
-    weight: The weight, or 0 if the update is left out.
+    tally: What is counted.
   """
 
   update: Any
-  participation: Any
-  finite: Any
-  weight: Any
+  tally: Any
 
 
 class LocalTraining(NamedTuple):
@@ -62,16 +74,20 @@ class LocalTraining(NamedTuple):
     initial_weights: A computation that returns the `ModelWeights` to start at.
     initialize: A computation that returns the state at the server to start at.
     participant_type: The `tff.Type` of what a participant brings.
+    tally_type: The `tff.Type` of a `Tally`.
     contribute: A function of (state at the server, weights at the clients,
       participants at the clients), to be called in a federated computation. It
-      returns (new state, contributions at the clients, measurements at the
-      server).
+      returns (new state, contributions at the clients, metrics at the server by
+      name).
+    finalize: Maps the sum of `Tally.measurements` to metrics, in TensorFlow.
   """
 
   initial_weights: tff.framework.ConcreteComputation
   initialize: tff.framework.ConcreteComputation
   participant_type: tff.types.Type
-  contribute: Callable[[Any, Any, Any], tuple[Any, Any, Any]]
+  tally_type: tff.types.Type
+  contribute: Callable[[Any, Any, Any], tuple[Any, Any, dict[str, Any]]]
+  finalize: Callable[[Any], Any]
 
 
 def _initial_weights(model: Model) -> tff.framework.ConcreteComputation:
@@ -88,21 +104,36 @@ def _initial_weights(model: Model) -> tff.framework.ConcreteComputation:
   return initial_weights
 
 
+def is_finite(update: Any) -> tf.Tensor:
+  """Returns whether all numbers in a structure of tensors are finite."""
+  return tf.reduce_all(
+    [tf.reduce_all(tf.math.is_finite(u)) for u in tf.nest.flatten(update)]
+  )
+
+
 def _contribution(
   update: Any,
-  is_finite: tf.Tensor,
+  counts: tf.Tensor,
   index: tf.Tensor,
   weight: tf.Tensor,
+  measurements: Any,
   num_clients: int,
 ) -> Contribution:
-  """Returns the contribution of an update, left out if it is not finite."""
+  """Returns a client's contribution; zeros instead of what does not count."""
+
+  def if_counts(value):
+    return tf.where(counts, value, tf.zeros_like(value))
+
   return Contribution(
     update=tf.nest.map_structure(
-      lambda u: tf.where(is_finite, tf.cast(weight, u.dtype) * u, 0), update
+      lambda u: if_counts(tf.cast(weight, u.dtype) * u), update
     ),
-    participation=tf.one_hot(index, num_clients, dtype=tf.int32),
-    finite=tf.cast(is_finite & (index >= 0), tf.int32),
-    weight=tf.where(is_finite, weight, 0.0),
+    tally=Tally(
+      participation=tf.one_hot(index, num_clients, dtype=tf.int32),
+      finite=tf.cast(counts & (index >= 0), tf.int32),
+      weight=if_counts(weight),
+      measurements=tf.nest.map_structure(if_counts, measurements),
+    ),
   )
 
 
@@ -153,8 +184,9 @@ def from_client_work(
   update_type = work.next.type_signature.result.result.member.update
 
   @tff.tensorflow.computation(update_type, np.float32, np.int32, np.float32)
-  def weigh(update, is_finite, index, weight):
-    return _contribution(update, is_finite > 0, index, weight, num_clients)
+  def weigh(update, update_weight, index, weight):
+    counts = update_weight > 0
+    return _contribution(update, counts, index, weight, (), num_clients)
 
   def contribute(state, weights, participants):
     output = work.next(state, weights, participants.examples)
@@ -167,7 +199,7 @@ def from_client_work(
         participants.weight,
       ),
     )
-    return output.state, contributions, output.measurements
+    return output.state, contributions, {'client_work': output.measurements}
 
   return LocalTraining(
     initial_weights=initial_weights,
@@ -175,7 +207,9 @@ def from_client_work(
     participant_type=tff.types.to_type(
       Participant(dataset_type, np.int32, np.float32)
     ),
+    tally_type=weigh.type_signature.result.tally,
     contribute=contribute,
+    finalize=lambda measurements: measurements,
   )
 
 
@@ -220,15 +254,15 @@ def check_loss_is_weighted_mean(
     layout: The layout of its examples, with fields x and y.
   """
   with tf.Graph().as_default(), tf.compat.v1.Session() as session:
-    zeros = {
-      name: tf.zeros([4, *shape], tf.dtypes.as_dtype(np.dtype(kind)))
+    ones = {
+      name: tf.ones([4, *shape], tf.dtypes.as_dtype(np.dtype(kind)))
       for name, shape, kind in layout.fields
     }
     weights = tf.nest.map_structure(tf.constant, model.initial_weights)
-    output = model.predict_on_batch(weights, zeros['x'], training=False)
+    output = model.predict_on_batch(weights, ones['x'], training=False)
     mask = tf.constant([1.0, 1.0, 1.0, 0.0])
-    of_all = model.loss(output, zeros['y'])
-    of_three = model.loss(output, zeros['y'], mask)
+    of_all = model.loss(output, ones['y'])
+    of_three = model.loss(output, ones['y'], mask)
     of_all, of_three = session.run([of_all, of_three])
   # The four rows are equal, so the mean over three of them is that of all.
   if not np.allclose(of_all, of_three, rtol=1e-4):
@@ -307,18 +341,19 @@ def on_packed(
       received, tuple(weights.non_trainable), packed, num_examples
     )
     update = tf.nest.map_structure(tf.subtract, received, trained)
-    is_finite = tf.reduce_all(
-      [tf.reduce_all(tf.math.is_finite(u)) for u in tf.nest.flatten(update)]
-    )
-    counted = tf.cast(num_examples, tf.float32)
     measurements = collections.OrderedDict(
-      loss_sum=tf.where(is_finite, loss_sum, 0.0),
-      num_examples=tf.where(is_finite, counted, 0.0),
+      loss_sum=loss_sum, num_examples=tf.cast(num_examples, tf.float32)
     )
-    contribution = _contribution(update, is_finite, index, weight, num_clients)
-    return contribution, measurements
+    return _contribution(
+      update, is_finite(update), index, weight, measurements, num_clients
+    )
 
-  @tff.tensorflow.computation(contribute_locally.type_signature.result[1])
+  def contribute(state, weights, participants):
+    contributions = tff.federated_map(
+      contribute_locally, (weights, participants)
+    )
+    return state, contributions, {}
+
   def finalize(sums):
     loss = tf.math.divide_no_nan(sums['loss_sum'], sums['num_examples'])
     return collections.OrderedDict(
@@ -327,15 +362,15 @@ def on_packed(
       )
     )
 
-  def contribute(state, weights, participants):
-    contributions, measurements = tff.federated_map(
-      contribute_locally, (weights, participants)
-    )
-    measurements = tff.federated_map(finalize, tff.federated_sum(measurements))
-    return state, contributions, measurements
-
   @tff.federated_computation
   def initialize():
     return tff.federated_value((), tff.SERVER)
 
-  return LocalTraining(initial_weights, initialize, packed_type, contribute)
+  return LocalTraining(
+    initial_weights=initial_weights,
+    initialize=initialize,
+    participant_type=packed_type,
+    tally_type=contribute_locally.type_signature.result.tally,
+    contribute=contribute,
+    finalize=finalize,
+  )

@@ -143,9 +143,10 @@ def compose(
 ) -> tff.learning.templates.LearningProcess:
   """Builds the process around a given way of local training.
 
-  The metrics of a round are: `participants` (|S_t|), `left_out` (participants
-  whose update was not finite), `sum_of_weights`, `variance_bound` (H(r(t))),
-  and what local training measures.
+  The metrics of a round are, under `selection`: `participants` (|S_t|),
+  `left_out` (participants whose update was not finite), `sum_of_weights` and
+  `variance_bound` (H(r(t))); under `client_work` what local training measures;
+  under `aggregator` what the aggregator does, if one is given.
 
   Args:
     training: How participants turn the model into contributions.
@@ -174,8 +175,7 @@ def compose(
     server_optimizer = tff.learning.optimizers.build_sgdm(1.0)
 
   weights_type = training.initial_weights.type_signature.result
-  update_type = weights_type.trainable
-  sum_updates = (aggregator or tff.aggregators.SumFactory()).create(update_type)
+  sum_updates = aggregator and aggregator.create(weights_type.trainable)
 
   @tff.tensorflow.computation
   def initial_rates_fn():
@@ -195,56 +195,51 @@ def compose(
         global_model_weights=weights,
         rates=tff.federated_eval(initial_rates_fn, tff.SERVER),
         client_work=training.initialize(),
-        aggregator=sum_updates.initialize(),
+        aggregator=(
+          sum_updates.initialize()
+          if sum_updates
+          else tff.federated_value((), tff.SERVER)
+        ),
         optimizer=tff.federated_map(initial_optimizer_state, weights),
       )
     )
 
   state_type = initialize.type_signature.result.member
-  rates_type = state_type.rates
 
   @tff.tensorflow.computation(
     weights_type,
     state_type.optimizer,
-    update_type,
-    rates_type,
-    tff.types.TensorType(np.int32, [p.size]),
-    np.int32,
+    state_type.rates,
+    weights_type.trainable,
+    training.tally_type,
   )
-  def server_update(weights, optimizer_state, update, r, participation, finite):
+  def server_update(weights, optimizer_state, r, update, tally):
     # Line 5: r(t) = (1 - beta) r(t-1) + beta 1_S.
-    r = (1 - beta) * r + beta * tf.cast(participation, tf.float64)
+    r = (1 - beta) * r + beta * tf.cast(tally.participation, tf.float64)
     # Line 10: w^{t+1} = ServerOpt(w^t, Delta). When nobody contributed the
     # model and the optimizer's state stay: Adam would move on by its momentum.
     stepped_state, stepped = server_optimizer.next(
       optimizer_state, weights.trainable, update
     )
-    is_step = (finite > 0) & tf.reduce_all(
-      [tf.reduce_all(tf.math.is_finite(u)) for u in tf.nest.flatten(update)]
-    )
+    is_step = (tally.finite > 0) & local_training.is_finite(update)
     trainable, optimizer_state = tf.nest.map_structure(
       lambda new, old: tf.where(is_step, new, old),
       (stepped, stepped_state),
       (weights.trainable, optimizer_state),
     )
-    weights = tff.learning.models.ModelWeights(trainable, weights.non_trainable)
-    return weights, optimizer_state, r
-
-  @tff.tensorflow.computation(
-    rates_type,
-    tff.types.TensorType(np.int32, [p.size]),
-    np.int32,
-    np.float32,
-  )
-  def measure(r, participation, finite, sum_of_weights):
-    participants = tf.reduce_sum(participation)
+    participants = tf.reduce_sum(tally.participation)
     numerator = p if correlation == rates.POSITIVE else p**2
-    return collections.OrderedDict(
-      participants=participants,
-      left_out=participants - finite,
-      sum_of_weights=sum_of_weights,
-      variance_bound=tf.reduce_sum(tf.math.multiply_no_nan(1 / r, numerator)),
+    metrics = collections.OrderedDict(
+      selection=collections.OrderedDict(
+        participants=participants,
+        left_out=participants - tally.finite,
+        sum_of_weights=tally.weight,
+        variance_bound=tf.reduce_sum(tf.math.multiply_no_nan(1 / r, numerator)),
+      ),
+      client_work=training.finalize(tally.measurements),
     )
+    weights = tff.learning.models.ModelWeights(trainable, weights.non_trainable)
+    return weights, optimizer_state, r, metrics
 
   @tff.federated_computation(
     initialize.type_signature.result,
@@ -252,42 +247,39 @@ def compose(
   )
   def next_fn(state, participants):
     weights_at_clients = tff.federated_broadcast(state.global_model_weights)
-    client_work_state, contributions, measurements = training.contribute(
+    client_work_state, contributions, more_metrics = training.contribute(
       state.client_work, weights_at_clients, participants
     )
     # Line 9: Delta = sum over S of p_k / r_k(t) v_k.
-    update = sum_updates.next(state.aggregator, contributions.update)
-    participation, finite, sum_of_weights = tff.federated_sum((
-      contributions.participation,
-      contributions.finite,
-      contributions.weight,
-    ))
-    weights, optimizer_state, r = tff.federated_map(
+    if sum_updates:
+      aggregated = sum_updates.next(state.aggregator, contributions.update)
+      update, aggregator_state = aggregated.result, aggregated.state
+      tally = tff.federated_sum(contributions.tally)
+      more_metrics['aggregator'] = aggregated.measurements
+    else:  # One sum for all, because each sum costs milliseconds.
+      update, tally = tff.federated_sum(contributions)
+      aggregator_state = state.aggregator
+    weights, optimizer_state, r, metrics = tff.federated_map(
       server_update,
       (
         state.global_model_weights,
         state.optimizer,
-        update.result,
         state.rates,
-        participation,
-        finite,
+        update,
+        tally,
       ),
     )
+    new_state = ServerState(
+      weights, r, client_work_state, aggregator_state, optimizer_state
+    )
+    if more_metrics:
+      all_metrics = collections.OrderedDict(
+        selection=metrics['selection'], client_work=metrics['client_work']
+      )
+      all_metrics.update(more_metrics)
+      metrics = tff.federated_zip(all_metrics)
     return tff.learning.templates.LearningProcessOutput(
-      tff.federated_zip(
-        ServerState(
-          weights, r, client_work_state, update.state, optimizer_state
-        )
-      ),
-      tff.federated_zip(
-        collections.OrderedDict(
-          selection=tff.federated_map(
-            measure, (r, participation, finite, sum_of_weights)
-          ),
-          client_work=measurements,
-          aggregator=update.measurements,
-        )
-      ),
+      tff.federated_zip(new_state), metrics
     )
 
   @tff.tensorflow.computation(state_type)

@@ -33,6 +33,20 @@ class WorkerError(RuntimeError):
   """The TFF worker could not start, or is gone."""
 
 
+class _NoWorker(tff.framework.SyncContext):
+  """The context outside of `worker`: it computes nothing."""
+
+  def invoke(self, comp, arg):
+    raise WorkerError(
+      'There is no TFF worker; call TFF computations inside of '
+      '`with f3ast_tff.runtime.worker():`.'
+    )
+
+
+# TFF's own default context would start the kind of worker that stays behind.
+tff.framework.set_default_context(_NoWorker())
+
+
 def _worker_binary() -> str:
   path = pathlib.Path(tff.__file__).parent / 'data' / 'worker_binary'
   if not path.is_file():
@@ -134,6 +148,7 @@ def worker(
   try:
     yield process
   finally:
+    tff.framework.set_default_context(_NoWorker())
     process.kill()
     process.wait()
     channel.close()

@@ -239,7 +239,15 @@ def run(
     start, progress = _restore(folder, process, environment.p.size)
     started = time.perf_counter()
     progress = _train(
-      config, environment, packer, process, evaluate, folder, start, progress
+      config,
+      environment,
+      packer,
+      process,
+      evaluate,
+      len(task.dataset.test_owner),
+      folder,
+      start,
+      progress,
     )
     seconds = time.perf_counter() - started
   _write_final_files(folder, task.dataset, environment, progress)
@@ -271,11 +279,15 @@ def _train(
   packer: _Packer,
   process: tff.learning.templates.LearningProcess,
   evaluate: Any,
+  num_test_examples: int,
   folder: pathlib.Path,
   start: int,
   progress: Progress,
 ) -> Progress:
   """Runs the rounds after `start` and writes their rows."""
+  test_rows = evaluation.subset(
+    num_test_examples, config.eval_examples, config.seed
+  )
   events = tf.summary.create_file_writer(str(folder / 'tensorboard'))
   bar = tqdm.trange(
     start + 1,
@@ -317,7 +329,8 @@ def _train(
       trained = time.perf_counter()
       is_last = t == config.rounds
       if t % config.eval_every == 0 or is_last:
-        metrics = evaluate(_model_weights(progress.server))._asdict()
+        rows = None if is_last else test_rows
+        metrics = evaluate(_model_weights(progress.server), rows)._asdict()
         row = {'round': t, **metrics, **_without(round_row, 'round', 'clients')}
         run_directory.append_row(folder / 'metrics.csv', row)
         for name, value in row.items():

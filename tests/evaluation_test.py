@@ -50,5 +50,22 @@ def test_evaluator_equals_numpy_and_does_not_depend_on_the_batch():
     )
 
 
+def test_subset_is_fixed_and_the_evaluator_uses_it():
+  dataset = synthetic.load(num_clients=6, seed=2)
+  total = len(dataset.test_owner)
+  rows = evaluation.subset(total, 30, seed=4)
+  assert len(set(rows)) == 30 and rows.max() < total
+  np.testing.assert_array_equal(rows, evaluation.subset(total, 30, seed=4))
+  assert evaluation.subset(total, 0, seed=4) is None
+  assert evaluation.subset(total, total, seed=4) is None
+  evaluate = evaluation.build_evaluator(softmax.build(), dataset, 7)
+  zeros = ((np.zeros((60, 10), np.float32), np.zeros(10, np.float32)), ())
+  metrics = evaluate(zeros, rows)
+  assert metrics.test_examples == 30
+  # Zero weights predict class 0 with probability 1/10.
+  assert metrics.accuracy == pytest.approx((dataset.test['y'][rows] == 0).mean())
+  assert metrics.loss == pytest.approx(np.log(10), rel=1e-5)
+
+
 if __name__ == '__main__':
   sys.exit(pytest.main([__file__, *sys.argv[1:]]))

@@ -242,7 +242,7 @@ def test_server_adam_by_hand():
   output = process.next(process.initialize(), [bring(0, 1.0)])
   v = _local_sgd((np.zeros((60, 10)), np.zeros(10)), _EXAMPLES[0], 0.1)
   # The first step of Adam, corrected for bias, is g / (|g| + e), g = -Delta;
-  # TFF puts epsilon beside the uncorrected root, so e = epsilon / sqrt(1 - .999).
+  # TFF puts epsilon beside the uncorrected root: e = epsilon / sqrt(1 - .999).
   for got, delta in zip(output.state.global_model_weights.trainable, v):
     expected = 0.1 * delta / (np.abs(delta) + 0.5 / np.sqrt(0.001))
     np.testing.assert_allclose(got, expected, atol=1e-7)

@@ -93,5 +93,27 @@ def test_a_worker_that_died_is_an_error_and_not_a_wait_for_ever():
   assert 'The TFF worker ended with exit code -9' in errors
 
 
+def test_outside_of_a_worker_nothing_is_computed_or_started():
+  program = (
+    'import tensorflow_federated as tff\n'
+    'from f3ast_tff import runtime\n'
+    'one = tff.tensorflow.computation(lambda: 1)\n'
+    'try:\n'
+    '  one()\n'
+    'except runtime.WorkerError as error:\n'
+    '  print(error)\n'
+  )
+  done = subprocess.run(
+    [sys.executable, '-c', program],
+    capture_output=True,
+    text=True,
+    check=True,
+    timeout=60,
+    env=dict(os.environ, TF_CPP_MIN_LOG_LEVEL='3'),
+  )
+  assert done.stdout.startswith('There is no TFF worker')
+  assert done.stderr == ''
+
+
 if __name__ == '__main__':
   sys.exit(pytest.main([__file__, *sys.argv[1:]]))
