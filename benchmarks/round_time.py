@@ -1,25 +1,193 @@
 """How long a round takes: ours beside TFF's own FedAvg, in one run.
 
   python -m benchmarks.round_time
+  python -m benchmarks.round_time --task=shakespeare --data_dir=DIR
 
-Same machine, same model, same ten clients, same batches of 20, the same number
-of local steps. The two are timed alternately, so that a noisy neighbour hits
+Same machine, same ten clients a round with all their data, same batches, one
+local epoch. "Stock" is `tff.learning.algorithms.build_weighted_fed_avg` on
+`tf.data` datasets, with the Keras model that TFF ships for the task. Each has a
+worker of its own; blocks of rounds alternate, so that a noisy neighbour hits
 both, and what counts is the ratio of the medians.
 """
 
+import functools
 import os
 import statistics
 import time
+from typing import Any, NamedTuple
 
 from absl import app
 from absl import flags
 
 from experiments import cli
 
-_REPEATS = flags.DEFINE_integer(
-  'repeats', 30, 'How often each is timed.', lower_bound=1
+_TASK = flags.DEFINE_enum(
+  'task',
+  'synthetic',
+  ('synthetic', 'shakespeare', 'cifar100'),
+  'What to train; paper-size models.',
 )
-_SEED = flags.DEFINE_integer('seed', 0, 'Of the data.', lower_bound=0)
+_DATA_DIR = flags.DEFINE_string(
+  'data_dir', None, "Where the data are; by default TFF's own cache."
+)
+_BLOCKS = flags.DEFINE_integer(
+  'blocks', 3, 'How many blocks each has.', lower_bound=1
+)
+_ROUNDS = flags.DEFINE_integer(
+  'rounds', 10, 'Rounds in a block that are timed.', lower_bound=1
+)
+_COHORT = 10
+
+
+class Contender(NamedTuple):
+  """Something to time.
+
+  Attributes:
+    process: A TFF learning process.
+    bring: Maps a client to what it brings to a round.
+    worker: The arguments of `runtime.worker`.
+  """
+
+  process: Any
+  bring: Any
+  worker: dict[str, Any]
+
+
+def _tasks():
+  """Returns by task its `training.Task`, batch size and stock model."""
+  import tensorflow as tf
+  import tensorflow_federated as tff
+
+  from f3ast_tff import training
+  from f3ast_tff.datasets import cifar100
+  from f3ast_tff.datasets import shakespeare
+  from f3ast_tff.datasets import synthetic
+  from f3ast_tff.models import character_lstm
+  from f3ast_tff.models import resnet
+  from f3ast_tff.models import softmax
+
+  baselines = tff.simulation.baselines
+  heavy = {'jit_compile': False, 'threads': 1, 'concurrent_clients': 2}
+
+  def synthetic_task():
+    model = softmax.build()
+
+    def keras_model():
+      return tff.learning.models.from_keras_model(
+        tf.keras.Sequential([tf.keras.layers.Dense(10, input_shape=(60,))]),
+        loss=tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+        input_spec=model.functional.input_spec,
+      )
+
+    return training.Task(synthetic.load(), model), 20, keras_model
+
+  def shakespeare_task():
+    stock = baselines.shakespeare.create_character_prediction_task(
+      baselines.ClientSpec(num_epochs=1, batch_size=4),
+      sequence_length=80,
+      use_synthetic_data=True,  # Only the model is taken.
+    )
+    dataset = shakespeare.load(data_dir=_DATA_DIR.value)
+    task = training.Task(dataset, character_lstm.build(), **heavy)
+    return task, 4, stock.model_fn
+
+  def cifar100_task():
+    stock = baselines.cifar100.create_image_classification_task(
+      baselines.ClientSpec(num_epochs=1, batch_size=20),
+      model_id='resnet18',
+      crop_height=24,
+      crop_width=24,
+      use_synthetic_data=True,  # Only the model is taken.
+    )
+    dataset = cifar100.load(data_dir=_DATA_DIR.value)
+    return training.Task(dataset, resnet.build(), **heavy), 20, stock.model_fn
+
+  return {
+    'synthetic': synthetic_task,
+    'shakespeare': shakespeare_task,
+    'cifar100': cifar100_task,
+  }
+
+
+def _contenders(task, batch_size: int, keras_model) -> dict[str, Contender]:
+  import numpy as np
+  import tensorflow as tf
+  import tensorflow_federated as tff
+
+  from f3ast_tff import packing
+  from f3ast_tff import process as process_lib
+
+  dataset, rng = task.dataset, np.random.default_rng(0)
+  augment = dataset.augment or (lambda examples, rng: examples)
+  layout = packing.layout_of(augment(dataset.train[0], rng))
+  sgd = tff.learning.optimizers.build_sgdm
+  num_clients = len(dataset.train)
+
+  def to_rows(k):
+    return packing.to_rows(layout, augment(dataset.train[k], rng))
+
+  if dataset.augment is None:  # As in `training`.
+    to_rows = functools.cache(to_rows)
+
+  def bring_packed(k):
+    rows = to_rows(k)
+    order = rng.permutation(len(rows))
+    return packing.pack(rows[order], k, 1 / _COHORT, batch_size)
+
+  with tf.Graph().as_default():  # Keeps the variables out of the way.
+    x_spec, y_spec = keras_model().input_spec
+
+  def bring_dataset(k):
+    examples = augment(dataset.train[k], rng)
+    x = tf.data.Dataset.from_tensor_slices(examples['x'])
+    if examples['x'].dtype == np.uint8 and x_spec.dtype.is_floating:
+      x = x.map(tf.image.per_image_standardization)
+    x = x.map(lambda value: tf.cast(value, x_spec.dtype))
+    y = tf.data.Dataset.from_tensor_slices(examples['y'])
+    y = y.map(lambda value: tf.cast(value, y_spec.dtype))
+    pairs = tf.data.Dataset.zip((x, y)).shuffle(len(examples['y']))
+    return pairs.batch(batch_size)
+
+  return {
+    'ours': Contender(
+      process_lib.build_packed_f3ast(
+        task.model.functional,
+        dataset.p,
+        np.full(num_clients, _COHORT / num_clients),
+        layout,
+        batch_size,
+        client_optimizer=sgd(0.01),
+        jit_compile=task.jit_compile,
+      ),
+      bring_packed,
+      {'threads': task.threads, 'concurrent_clients': task.concurrent_clients},
+    ),
+    'stock TFF': Contender(
+      tff.learning.algorithms.build_weighted_fed_avg(
+        keras_model, sgd(0.01), sgd(1.0)
+      ),
+      bring_dataset,
+      {},
+    ),
+  }
+
+
+def _time_block(contender: Contender, cohorts) -> tuple[list[float], int]:
+  """Returns the seconds of each round and the worker's peak memory in MB."""
+  from f3ast_tff import runtime
+
+  seconds = []
+  with runtime.worker(**contender.worker) as worker:
+    state = contender.process.initialize()
+    for cohort in [*cohorts, *cohorts]:
+      began = time.perf_counter()
+      clients = [contender.bring(k) for k in cohort]
+      state = contender.process.next(state, clients).state
+      seconds.append(time.perf_counter() - began)
+    with open(f'/proc/{worker.pid}/status') as status:
+      peak = next(line for line in status if line.startswith('VmHWM'))
+  # The first pass compiles.
+  return seconds[len(cohorts) :], int(peak.split()[1]) // 1000
 
 
 def main(argv: list[str]) -> None:
@@ -28,80 +196,37 @@ def main(argv: list[str]) -> None:
   os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
   # Here, because TensorFlow reads the variable above when it is imported.
   import numpy as np
-  import tensorflow as tf
-  import tensorflow_federated as tff
 
-  from f3ast_tff import packing
-  from f3ast_tff import process as process_lib
-  from f3ast_tff import runtime
-  from f3ast_tff.datasets import synthetic
-  from f3ast_tff.models import softmax
-
-  dataset = synthetic.load(seed=_SEED.value)
-  model = softmax.build().functional
-  layout = packing.layout_of(dataset.train[0])
-  sgd = tff.learning.optimizers.build_sgdm
-  ours = process_lib.build_packed_f3ast(
-    model,
-    dataset.p,
-    np.full(100, 0.1),
-    layout,
-    20,
-    client_optimizer=sgd(0.01),
-  )
-  stock = tff.learning.algorithms.build_weighted_fed_avg(
-    model, sgd(0.01), sgd(1.0)
-  )
-  rng = np.random.default_rng(_SEED.value)
-  cohorts = [rng.choice(100, 10, replace=False) for _ in range(_REPEATS.value)]
-  rows = [packing.to_rows(layout, examples) for examples in dataset.train]
-
-  def bring_packed(cohort):
-    return [
-      packing.pack(rows[k][rng.permutation(len(rows[k]))], k, 0.1, 20)
-      for k in cohort
-    ]
-
-  def bring_datasets(cohort):
-    return [
-      tf.data.Dataset.from_tensor_slices(
-        (dataset.train[k]['x'], dataset.train[k]['y'])
-      )
-      .shuffle(len(rows[k]))
-      .batch(20)
-      for k in cohort
-    ]
-
-  contenders = {
-    'ours': (ours, bring_packed),
-    'stock TFF': (stock, bring_datasets),
-  }
+  task, batch_size, keras_model = _tasks()[_TASK.value]()
+  contenders = _contenders(task, batch_size, keras_model)
+  rng = np.random.default_rng(1)
+  cohorts = [
+    rng.choice(len(task.dataset.train), _COHORT, replace=False)
+    for _ in range(_ROUNDS.value)
+  ]
   seconds: dict[str, list[float]] = {name: [] for name in contenders}
-  with runtime.worker():
-    states = {name: p.initialize() for name, (p, _) in contenders.items()}
-    for name, (process, bring) in contenders.items():  # Compiles.
-      for cohort in cohorts:
-        process.next(states[name], bring(cohort))
-    for cohort in cohorts:
-      for name, (process, bring) in contenders.items():
-        began = time.perf_counter()
-        states[name] = process.next(states[name], bring(cohort)).state
-        seconds[name].append(time.perf_counter() - began)
-  examples = statistics.mean(len(rows[k]) for c in cohorts for k in c) * 10
+  peaks = dict.fromkeys(contenders, 0)
+  for _ in range(_BLOCKS.value):
+    for name, contender in contenders.items():
+      block, peak = _time_block(contender, cohorts)
+      seconds[name] += block
+      peaks[name] = max(peaks[name], peak)
+  num_examples = task.dataset.num_examples
+  mean = statistics.mean(int(num_examples[c].sum()) for c in cohorts)
   print(
-    f'Synthetic(1,1), 10 clients a round, {examples:.0f} examples on average, '
-    f'batch 20, {_REPEATS.value} repeats'
+    f'{task.dataset.name}: {_COHORT} clients and {mean:.0f} examples a round, '
+    f'batch {batch_size}, {_BLOCKS.value} blocks of {_ROUNDS.value} rounds'
   )
   for name, times in seconds.items():
-    low, _, high = statistics.quantiles(times, n=4)
+    low, median, high = np.percentile(times, [25, 50, 75]) * 1000
     print(
-      f'  {name:<10} median {1000 * statistics.median(times):7.1f} ms, '
-      f'quartiles {1000 * low:.1f} to {1000 * high:.1f}'
+      f'  {name:<10} median {median:8.1f} ms, quartiles {low:.1f} to '
+      f'{high:.1f}; worker at most {peaks[name]} MB'
     )
   ratio = statistics.median(seconds['stock TFF']) / statistics.median(
     seconds['ours']
   )
-  print(f'  ours : stock TFF = 1 : {ratio:.1f}')
+  print(f'  stock TFF takes {ratio:.1f} times as long as ours')
 
 
 if __name__ == '__main__':

@@ -1,6 +1,6 @@
 """CIFAR-100: ResNet-18 with group norm on 500 clients of 100 images.
 
-  python -m experiments.cifar100 --algorithm=f3ast --avail=scarce
+For example: python -m experiments.cifar100 --algorithm=f3ast --avail=scarce
 """
 
 from absl import flags
@@ -19,14 +19,15 @@ _DATA_SOURCE = flags.DEFINE_enum(
   'tff',
   ('tff', 'official', 'tfds', 'sample'),
   "TFF's data set; the official cifar-100-python folder in --data_dir; "
-  'tensorflow-datasets; or a tiny built-in stand-in for a smoke test, never for '
-  'results.',
+  'tensorflow-datasets; or a tiny stand-in for smoke tests, never for results.',
 )
 _DATA_DIR = flags.DEFINE_string(
   'data_dir', None, "Where the data are; by default TFF's own cache."
 )
 cli.define_flags(
-  config_lib.Config(rounds=1000, eval_every=20, eval_examples=2000)
+  config_lib.Config(
+    rounds=1000, eval_every=20, eval_examples=2000, checkpoint_every=10
+  )
 )
 
 # Reddi et al. (2020), the tables of best learning rates for CIFAR-100.

@@ -55,7 +55,8 @@ def define_flags(defaults: config_lib.Config) -> None:
   flags.declare_key_flag('resume')
 
 
-def _config_from_flags() -> config_lib.Config:
+def config_from_flags() -> config_lib.Config:
+  """Returns the settings that the parsed flags give."""
   names = [field.name for field in dataclasses.fields(config_lib.Config)]
   return config_lib.Config(**{name: flags.FLAGS[name].value for name in names})
 
@@ -131,10 +132,12 @@ def run(
     verbose = verbosity.present and verbosity.value >= logging.INFO
     if not verbosity.present:
       logging.set_verbosity(logging.WARNING)
-    # TensorFlow reads this when it is imported, which is below.
+    # TensorFlow reads these when it is imported, which is below. oneDNN halves
+    # the time of a test on images.
     os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '0' if verbose else '3')
+    os.environ.setdefault('TF_ENABLE_ONEDNN_OPTS', '1')
     with _one_sentence(ValueError, 2):
-      config = _config_from_flags()
+      config = config_from_flags()
       config = config.with_learning_rates(learning_rates[config.algorithm])
       settings = {
         'task': name, **dataclasses.asdict(config), **task_settings()

@@ -1,6 +1,6 @@
 """Shakespeare: next-character prediction on 715 speaking roles.
 
-  python -m experiments.shakespeare --algorithm=f3ast --avail=home_devices
+For example: python -m experiments.shakespeare --algorithm=f3ast --avail=scarce
 """
 
 from absl import flags
@@ -25,7 +25,13 @@ _DATA_DIR = flags.DEFINE_string(
   'data_dir', None, "Where the data are; by default TFF's own cache."
 )
 cli.define_flags(
-  config_lib.Config(rounds=500, batch_size=4, eval_every=10, eval_examples=1000)
+  config_lib.Config(
+    rounds=500,
+    batch_size=4,
+    eval_every=10,
+    eval_examples=1000,
+    checkpoint_every=10,
+  )
 )
 
 # Reddi et al. (2020), the tables of best learning rates for Shakespeare.

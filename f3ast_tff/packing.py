@@ -5,8 +5,8 @@ client brings one `uint8` matrix: a header row, then one row per example.
 
   row 0      num_examples (int32), client index k (int32), weight (float32)
   row 1..n   the fields of one example behind each other, e.g. x then y
-  row n+1..  zeros, up to a multiple of the batch size that is a power of two,
-             so that clients of similar size share one compiled program
+  row n+1..  zeros, up to 1, 2, 3, 4, 6, 8, 12, 16, ... batches, so that clients
+             of similar size share one compiled program
 
 `process` and `local_training` read it back with `tf.bitcast`. NumPy only.
 """
@@ -78,9 +78,11 @@ def to_rows(layout: Layout, examples: Mapping[str, np.ndarray]) -> np.ndarray:
 
 
 def padded_size(num_examples: int, batch_size: int) -> int:
-  """Returns the rows to set aside: batch_size times a power of two."""
+  """Returns the rows to set aside: batch_size times 2^i or 3 * 2^i."""
   batches = max(1, -(-num_examples // batch_size))
-  return batch_size << (batches - 1).bit_length()
+  power = 1 << (batches - 1).bit_length()
+  is_enough = batches <= power * 3 // 4
+  return batch_size * (power * 3 // 4 if is_enough and power > 2 else power)
 
 
 def pack(

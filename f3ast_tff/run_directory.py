@@ -3,7 +3,7 @@
   config.json       every setting, versions, revision
   metrics.csv       test metrics, one row per evaluated round
   rounds.csv        one row per round: who was there, who trained, weights
-  timing.csv        seconds; apart, because the other files repeat exactly
+  timing.csv        seconds, memory; apart: the other files repeat exactly
   clients.csv       each client's rate and participation at the end
   model.npz         the weights and rates at the end
   summary.png       accuracy and participation

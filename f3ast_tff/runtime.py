@@ -144,11 +144,10 @@ def worker(
     transform_args=tff.tensorflow.transform_args,
     transform_result=tff.tensorflow.transform_result,
   )
-  tff.framework.set_default_context(context)
   try:
-    yield process
+    with tff.framework.get_context_stack().install(context):
+      yield process
   finally:
-    tff.framework.set_default_context(_NoWorker())
     process.kill()
     process.wait()
     channel.close()

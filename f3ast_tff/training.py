@@ -7,11 +7,13 @@ interrupted goes on from its checkpoint to the very same result.
 """
 
 import dataclasses
+import os
 import pathlib
 import time
 from typing import Any, NamedTuple, Optional
 
 import numpy as np
+import psutil
 import tensorflow as tf
 import tensorflow_federated as tff
 import tqdm
@@ -235,7 +237,9 @@ def run(
     jit_compile=task.jit_compile,
   )
   evaluate = evaluation.build_evaluator(task.model, task.dataset)
-  with runtime.worker(verbose, task.threads, task.concurrent_clients):
+  with runtime.worker(
+    verbose, task.threads, task.concurrent_clients
+  ) as worker:
     start, progress = _restore(folder, process, environment.p.size)
     started = time.perf_counter()
     progress = _train(
@@ -245,6 +249,7 @@ def run(
       process,
       evaluate,
       len(task.dataset.test_owner),
+      worker.pid,
       folder,
       start,
       progress,
@@ -280,6 +285,7 @@ def _train(
   process: tff.learning.templates.LearningProcess,
   evaluate: Any,
   num_test_examples: int,
+  worker_pid: int,
   folder: pathlib.Path,
   start: int,
   progress: Progress,
@@ -339,14 +345,23 @@ def _train(
       evaluated = time.perf_counter()
       if t % config.checkpoint_every == 0 or is_last:
         checkpoint.save(folder / 'checkpoints', t, progress)
-      seconds = {
-        'round': t,
-        'train_seconds': f'{trained - began:.6f}',
-        'eval_seconds': f'{evaluated - trained:.6f}',
-        'checkpoint_seconds': f'{time.perf_counter() - evaluated:.6f}',
-      }
-      run_directory.append_row(folder / 'timing.csv', seconds)
+      saved = time.perf_counter()
+      run_directory.append_row(
+        folder / 'timing.csv',
+        {
+          'round': t,
+          'train_seconds': f'{trained - began:.6f}',
+          'eval_seconds': f'{evaluated - trained:.6f}',
+          'checkpoint_seconds': f'{saved - evaluated:.6f}',
+          'driver_mb': _memory_mb(os.getpid()),
+          'worker_mb': _memory_mb(worker_pid),
+        },
+      )
   return progress
+
+
+def _memory_mb(pid: int) -> int:
+  return psutil.Process(pid).memory_info().rss // 1_000_000
 
 
 def _without(row: dict[str, Any], *names: str) -> dict[str, Any]:

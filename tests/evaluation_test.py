@@ -63,7 +63,8 @@ def test_subset_is_fixed_and_the_evaluator_uses_it():
   metrics = evaluate(zeros, rows)
   assert metrics.test_examples == 30
   # Zero weights predict class 0 with probability 1/10.
-  assert metrics.accuracy == pytest.approx((dataset.test['y'][rows] == 0).mean())
+  share = (dataset.test['y'][rows] == 0).mean()
+  assert metrics.accuracy == pytest.approx(share)
   assert metrics.loss == pytest.approx(np.log(10), rel=1e-5)
 
 

@@ -1,7 +1,8 @@
 """Synthetic(a, b), heterogeneous data for softmax regression.
 
 It is that of Li et al., "Federated Optimization in Heterogeneous Networks"
-(2020), which the paper's experiments on Synthetic(1, 1) use. Client k has its own softmax model and its own inputs:
+(2020), which the paper's experiments on Synthetic(1, 1) use. Client k has its
+own softmax model and its own inputs:
 
   u_k ~ N(0, a)   W_k, b_k ~ N(u_k, 1)   y = argmax(W_k x + b_k)
   B_k ~ N(0, b)   v_k ~ N(B_k, 1)        x ~ N(v_k, diag(j^-1.2))

@@ -29,6 +29,7 @@ import tensorflow as tf
 
 from f3ast_tff import randomness
 from f3ast_tff.models import functional
+from f3ast_tff.models import initializers
 
 SEQUENCE_LENGTH = 80
 NUM_TOKENS = 90
@@ -129,21 +130,11 @@ def _forward(weights: Any, x: tf.Tensor, training: bool) -> tf.Tensor:
 # Initial weights.
 
 
-def _truncated_normal(
-  rng: np.random.Generator, shape: tuple[int, ...]
-) -> np.ndarray:
-  """Returns normal values within two deviations, scaled to variance 1."""
-  values = rng.standard_normal(shape)
-  while (outside := np.abs(values) > 2).any():
-    values[outside] = rng.standard_normal(np.count_nonzero(outside))
-  return values / 0.87962566103423978  # The deviation that is left.
-
-
 def _initial_layer(
   rng: np.random.Generator, num_inputs: int, units: int
 ) -> list[np.ndarray]:
   """Returns kernel, recurrent kernel and bias, with gates i, f, c, o."""
-  kernel = np.sqrt(2 / num_inputs) * _truncated_normal(
+  kernel = np.sqrt(2 / num_inputs) * initializers.truncated_normal(
     rng, (num_inputs, 4 * units)
   )
   q, r = np.linalg.qr(rng.standard_normal((4 * units, units)))
