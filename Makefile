@@ -31,7 +31,7 @@ lint: setup  ## Check style and types.
 	@$(VENV_PYTHON) -m ruff check .
 	@$(VENV_PYTHON) -m mypy f3ast_tff experiments
 
-reproduce: setup  ## Rerun the paper's experiments (ARGS='--help' for options).
+reproduce: setup  ## Four methods on Synthetic(1,1): a table and a picture.
 	@$(VENV_PYTHON) -m experiments.reproduce $(ARGS)
 
 bench: setup  ## Measure the time of a training round (ARGS= for options).

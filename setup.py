@@ -53,11 +53,9 @@ setuptools.setup(
     python_requires='>=3.9,<3.12',
     # TensorFlow 2.14 was built against NumPy 1, hence the upper bound.
     install_requires=[
-        'absl-py>=1.0',
         'matplotlib>=3.7',
         'numpy>=1.25,<2',
         'pandas>=2.0',
-        'scipy>=1.9.3',
         'tqdm>=4.64',
     ],
     extras_require={
@@ -66,11 +64,19 @@ setuptools.setup(
         # 0.4.14, which has been withdrawn.  What does work is
         # `pip install --no-deps -r requirements.txt`, or just `make setup`.
         'tff': [
+            'grpcio',
+            'portpicker',
+            'psutil',
             'tensorflow>=2.14,<2.15',
             'tensorflow-datasets>=4.9.4,<4.10',
             'tensorflow-federated==0.87.0',
         ],
-        'test': ['hypothesis>=6.100', 'pytest>=8', 'pytest-xdist>=3.5'],
+        'test': [
+            'hypothesis>=6.100',
+            'pytest>=8',
+            'pytest-xdist>=3.5',
+            'scipy>=1.9.3',
+        ],
         'lint': ['mypy>=1.10', 'ruff>=0.5'],
     },
 )

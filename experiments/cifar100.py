@@ -51,12 +51,11 @@ def _build_task(config):
   from f3ast_tff.datasets import cifar100
   from f3ast_tff.models import resnet
 
-  return training.Task(
-    dataset=cifar100.load(_DATA_SOURCE.value, _DATA_DIR.value),
+  return training.large_task(
+    dataset=cifar100.load(
+      _DATA_SOURCE.value, cli.data_dir(_DATA_DIR.value), config.seed
+    ),
     model=resnet.build(config.seed, _MODEL.value),
-    jit_compile=False,
-    threads=1,
-    concurrent_clients=2,
   )
 
 

@@ -1,6 +1,6 @@
 """What all experiments share: flags, messages, exit codes, the summary.
 
-Usage errors end with one sentence and exit code 2 before anything is written.
+Usage errors end with one sentence and exit code 2, and nothing is overwritten.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -9,7 +9,7 @@ import dataclasses
 import os
 import pathlib
 import sys
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Optional
 
 from absl import app
 from absl import flags
@@ -61,12 +61,21 @@ def config_from_flags() -> config_lib.Config:
   return config_lib.Config(**{name: flags.FLAGS[name].value for name in names})
 
 
+def here(path: str) -> pathlib.Path:
+  """Returns a path of the user's, who may stand elsewhere than the program."""
+  # `bazel run` starts programs elsewhere and leaves the place in this variable.
+  return pathlib.Path(os.environ.get('BUILD_WORKING_DIRECTORY', '.')) / path
+
+
+def data_dir(path: Optional[str]) -> Optional[pathlib.Path]:
+  """Returns the folder that --data_dir names, None for the default."""
+  return None if path is None else here(path)
+
+
 def _folder(task_name: str, settings: Mapping[str, Any]) -> pathlib.Path:
   """Returns the run's folder; relative ones are below where the user stands."""
-  # `bazel run` starts programs elsewhere and leaves the place in this variable.
-  here = pathlib.Path(os.environ.get('BUILD_WORKING_DIRECTORY', '.'))
   if _OUTPUT_DIR.value:
-    return here / _OUTPUT_DIR.value
+    return here(_OUTPUT_DIR.value)
   name = '-'.join([
     settings['algorithm'],
     settings['avail'],
@@ -79,7 +88,7 @@ def _folder(task_name: str, settings: Mapping[str, Any]) -> pathlib.Path:
     ),
     f'seed={settings["seed"]}',
   ])
-  return here / 'runs' / task_name / name.replace('/', '_')
+  return here('runs') / task_name / name.replace('/', '_')
 
 
 def fail(message: str, exit_code: int) -> NoReturn:
@@ -89,7 +98,7 @@ def fail(message: str, exit_code: int) -> NoReturn:
 
 
 @contextlib.contextmanager
-def _one_sentence(kind: type[Exception], exit_code: int) -> Iterator[None]:
+def one_sentence(kind: type[Exception], exit_code: int) -> Iterator[None]:
   """Turns an error of a kind into one sentence and an exit code."""
   try:
     yield
@@ -134,22 +143,39 @@ def run(
       logging.set_verbosity(logging.WARNING)
     # TensorFlow reads these when it is imported, which is below. oneDNN halves
     # the time of a test on images.
-    os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '0' if verbose else '3')
+    os.environ['TF_CPP_MIN_LOG_LEVEL'] = '0' if verbose else '3'
     os.environ.setdefault('TF_ENABLE_ONEDNN_OPTS', '1')
-    with _one_sentence(ValueError, 2):
+    with one_sentence(ValueError, 2):
       config = config_from_flags()
       config = config.with_learning_rates(learning_rates[config.algorithm])
       settings = {
         'task': name, **dataclasses.asdict(config), **task_settings()
       }
     folder = _folder(name, settings)
-    with _one_sentence(run_directory.RunDirectoryError, 2):
+    with one_sentence(run_directory.RunDirectoryError, 2):
       with run_directory.claim(folder, settings, _RESUME.value):
-        with _one_sentence(ValueError, 2):
-          task = build_task(config)
-        _train(config, task, folder, verbose)
+        with one_sentence(ValueError, 2):
+          task = _with_tff(build_task, config)
+        try:
+          _train(config, task, folder, verbose)
+        except KeyboardInterrupt:
+          fail(f'interrupted; --resume goes on with {folder}.', 130)
 
   app.run(main, flags_parser=parse_flags)
+
+
+def _with_tff(
+  build_task: Callable[[config_lib.Config], Any], config: config_lib.Config
+) -> Any:
+  """Returns the task, or ends the program where TFF cannot be imported."""
+  try:
+    return build_task(config)
+  except ImportError as error:
+    fail(
+      f'TensorFlow Federated cannot be imported ({error}); run "make setup" '
+      'and use .venv/bin/python.',
+      2,
+    )
 
 
 def _train(
@@ -160,7 +186,9 @@ def _train(
   from f3ast_tff import training
   from f3ast_tff.report import run_summary
 
-  with _one_sentence(runtime.WorkerError, 1):
-    result = training.run(config, task, folder, verbose)
+  with one_sentence(runtime.WorkerError, 1):
+    seconds = training.run(config, task, folder, verbose)
   run_summary.draw(folder, task.dataset.name)
-  print(run_summary.text(folder, task.dataset.name, result.seconds))
+  print(run_summary.text(folder, task.dataset.name, seconds))
+  if task.dataset.is_sample:
+    print('  The data are a SAMPLE: this is a smoke test and not a result.')

@@ -5,7 +5,7 @@
 FedAvg, F3AST, FedAdam and F3AST+Adam on Synthetic(1,1) under Home-devices. Each
 run is a process of its own, `python -m experiments.synthetic ...`, so that any
 of them can be repeated alone. An interrupted call is taken up where it stopped;
-one that had finished starts from scratch.
+one that had finished starts from scratch and keeps the old files once more.
 """
 
 import os
@@ -23,9 +23,11 @@ from experiments import cli
 import f3ast_tff
 from f3ast_tff import config as config_lib
 
-_OUTPUT_DIR = 'runs/reproduce'
 _JOBS = flags.DEFINE_integer(
-  'jobs', os.cpu_count(), 'How many runs at a time.', lower_bound=1
+  'jobs',
+  len(os.sched_getaffinity(0)),
+  'How many runs at a time.',
+  lower_bound=1,
 )
 _ROUNDS = flags.DEFINE_integer('rounds', 500, 'Rounds a run.', lower_bound=1)
 _SEEDS = flags.DEFINE_integer(
@@ -100,8 +102,8 @@ def _run_all(cells: dict[pathlib.Path, list[str]], jobs: int) -> list[str]:
 def main(argv: list[str]) -> None:
   """Runs the cells and makes the table and the picture."""
   del argv
-  here = pathlib.Path(os.environ.get('BUILD_WORKING_DIRECTORY', '.'))
-  output = here / _OUTPUT_DIR
+  name = f'reproduce-{_ROUNDS.value}rounds-{_SEEDS.value}seeds'
+  output = cli.here('runs') / name
   cells = {
     output / f'{algorithm}-seed{seed}': _command(
       algorithm, seed, output / f'{algorithm}-seed{seed}'
@@ -111,9 +113,9 @@ def main(argv: list[str]) -> None:
   }
   finished = output / 'table.md'
   if finished.exists():
-    for folder in cells:
-      shutil.rmtree(folder, ignore_errors=True)
-    finished.unlink()
+    previous = output.with_name(name + '-previous')
+    shutil.rmtree(previous, ignore_errors=True)
+    output.rename(previous)
   output.mkdir(parents=True, exist_ok=True)
   began = time.time()
   failed = _run_all(cells, _JOBS.value)

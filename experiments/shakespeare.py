@@ -55,12 +55,11 @@ def _build_task(config):
   from f3ast_tff.datasets import shakespeare
   from f3ast_tff.models import character_lstm
 
-  return training.Task(
-    dataset=shakespeare.load(_DATA_SOURCE.value, _DATA_DIR.value),
+  return training.large_task(
+    dataset=shakespeare.load(
+      _DATA_SOURCE.value, cli.data_dir(_DATA_DIR.value), config.seed
+    ),
     model=character_lstm.build(config.seed, _MODEL.value),
-    jit_compile=False,
-    threads=1,
-    concurrent_clients=2,
   )
 
 

@@ -7,6 +7,7 @@ is given by a state that was made anew.
 
 import asyncio
 import pathlib
+import shutil
 from typing import Any, Optional
 
 import numpy as np
@@ -15,7 +16,7 @@ import tensorflow_federated as tff
 
 from f3ast_tff import run_directory
 
-_KEEP = 2  # The newest, and one to fall back to.
+_KEEP = 2
 
 
 def _manager(folder: pathlib.Path) -> tff.program.FileProgramStateManager:
@@ -56,7 +57,13 @@ def load(folder: pathlib.Path, round_num: int, like: Any) -> Any:
     The state.
   """
   expected = [np.asarray(leaf) for leaf in tf.nest.flatten(like)]
-  leaves = asyncio.run(_manager(folder).load(round_num, expected))
+  try:
+    leaves = asyncio.run(_manager(folder).load(round_num, expected))
+  except Exception as error:  # A damaged SavedModel fails in many ways.
+    raise run_directory.RunDirectoryError(
+      f'The checkpoint of round {round_num} in {folder} is damaged or of '
+      'another model; delete it to go on from the one before.'
+    ) from error
   found = [(leaf.shape, leaf.dtype) for leaf in leaves]
   wanted = [(leaf.shape, leaf.dtype) for leaf in expected]
   if found != wanted:
@@ -65,3 +72,9 @@ def load(folder: pathlib.Path, round_num: int, like: Any) -> Any:
       'number of clients; name another --output_dir.'
     )
   return tf.nest.pack_sequence_as(like, leaves)
+
+
+def remove_unfinished(folder: pathlib.Path) -> None:
+  """Removes what a kill in the middle of `save` left behind."""
+  for path in folder.glob('round_*_temp*'):
+    shutil.rmtree(path)

@@ -6,6 +6,7 @@ function of its parameters and t, and knows its `mean` and its `maximum`.
 
 from collections.abc import Sequence
 import dataclasses
+import math
 from typing import Protocol
 
 import numpy as np
@@ -169,20 +170,21 @@ def parse(text: str, seed: int = 0) -> Constraint:
     The constraint.
   """
   kind, _, rest = text.rpartition(':')
-  fields = rest.split(',')
   try:
-    if kind == '' and len(fields) == 1:
-      return fixed(int(fields[0]))
-    if kind == 'schedule':
-      return Schedule(tuple(int(field) for field in fields))
-    if kind == 'uniform' and len(fields) == 2:
-      return Uniform(int(fields[0]), int(fields[1]), seed)
-    if kind == 'markov' and len(fields) == 4:
-      good, bad = int(fields[0]), int(fields[1])
-      return MarkovLink(good, bad, float(fields[2]), float(fields[3]), seed)
-  except ValueError as error:
-    if 'invalid literal' not in str(error) and 'convert' not in str(error):
-      raise
+    numbers = [float(field) for field in rest.split(',')]
+  except ValueError:
+    numbers = []
+  counts = numbers[:2] if kind == 'markov' else numbers
+  if all(count == int(count) for count in counts if math.isfinite(count)):
+    k = [int(count) for count in counts if math.isfinite(count)]
+    if kind == '' and len(numbers) == len(k) == 1:
+      return fixed(k[0])
+    if kind == 'schedule' and len(numbers) == len(k) > 0:
+      return Schedule(tuple(k))
+    if kind == 'uniform' and len(numbers) == len(k) == 2:
+      return Uniform(k[0], k[1], seed)
+    if kind == 'markov' and len(numbers) == 4 and len(k) == 2:
+      return MarkovLink(k[0], k[1], numbers[2], numbers[3], seed)
   raise ValueError(
     f'Clients per round is {text!r}, but it must read like 10, uniform:5,15, '
     'schedule:10,5,0 or markov:10,2,0.1,0.3.'

@@ -11,7 +11,8 @@ moves by a rule that is common to both states:
 
 So looking back from round t, the first round whose u falls outside the band
 "in between" tells the state, whatever came before it. A round is outside it
-with probability at least min(a + b, 2 - a - b), so the look back is short.
+with probability min(a + b, 2 - a - b), so the look back is short unless the
+chain hardly ever moves, or nearly always does.
 """
 
 from collections.abc import Callable

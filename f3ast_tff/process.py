@@ -163,7 +163,7 @@ def compose(
   p = np.asarray(p, np.float64)
   initial_rates = np.asarray(initial_rates, np.float64)
   rates.check(p, beta)
-  rates.variance_bound(p, p, correlation)  # Raises for an unknown form.
+  numerator = rates.numerator(p, correlation)
   if initial_rates.shape != p.shape:
     raise ValueError(
       f'initial_rates must hold one rate for each of the {p.size} clients, but '
@@ -221,19 +221,21 @@ def compose(
     stepped_state, stepped = server_optimizer.next(
       optimizer_state, weights.trainable, update
     )
-    is_step = (tally.finite > 0) & local_training.is_finite(update)
+    # Nor does a sum that overflows count: then all are left out.
+    is_finite = local_training.is_finite(update)
+    counted = tf.where(is_finite, tally.finite, 0)
+    is_step = counted > 0
     trainable, optimizer_state = tf.nest.map_structure(
       lambda new, old: tf.where(is_step, new, old),
       (stepped, stepped_state),
       (weights.trainable, optimizer_state),
     )
     participants = tf.reduce_sum(tally.participation)
-    numerator = p if correlation == rates.POSITIVE else p**2
     metrics = collections.OrderedDict(
       selection=collections.OrderedDict(
         participants=participants,
-        left_out=participants - tally.finite,
-        sum_of_weights=tally.weight,
+        left_out=participants - counted,
+        sum_of_weights=tf.where(is_finite, tally.weight, 0.0),
         variance_bound=tf.reduce_sum(tf.math.multiply_no_nan(1 / r, numerator)),
       ),
       client_work=training.finalize(tally.measurements),

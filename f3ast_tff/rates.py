@@ -15,7 +15,7 @@ CORRELATIONS = (UNCORRELATED, POSITIVE)
 INITIAL_RATES = ('kp', 'p', 'uniform')
 
 
-def _numerator(p: np.ndarray, correlation: str) -> np.ndarray:
+def numerator(p: np.ndarray, correlation: str) -> np.ndarray:
   """Returns what stands above r_k in H: p_k^2, or p_k if correlated."""
   if correlation not in CORRELATIONS:
     raise ValueError(
@@ -25,24 +25,24 @@ def _numerator(p: np.ndarray, correlation: str) -> np.ndarray:
   return p if correlation == POSITIVE else p**2
 
 
-def _ratio(numerator: np.ndarray, denominator: np.ndarray) -> np.ndarray:
-  """Returns numerator / denominator with 0 / 0 = 0 and c / 0 = inf."""
+def _ratio(above: np.ndarray, below: np.ndarray) -> np.ndarray:
+  """Returns above / below with 0 / 0 = 0 and c / 0 = inf."""
   with np.errstate(divide='ignore', invalid='ignore', over='ignore'):
-    return np.where(numerator == 0, 0.0, numerator / denominator)
+    return np.where(above == 0, 0.0, above / below)
 
 
 def variance_bound(
   p: np.ndarray, r: np.ndarray, correlation: str = UNCORRELATED
 ) -> float:
   """Returns H(r), equation (3): sum p_k^2 / r_k, or sum p_k / r_k."""
-  return float(_ratio(_numerator(p, correlation), r).sum())
+  return float(_ratio(numerator(p, correlation), r).sum())
 
 
 def gradient(
   p: np.ndarray, r: np.ndarray, correlation: str = UNCORRELATED
 ) -> np.ndarray:
   """Returns the gradient of H: dH/dr_k = -p_k^2 / r_k^2, or -p_k / r_k^2."""
-  return -_ratio(_numerator(p, correlation), r**2)
+  return -_ratio(numerator(p, correlation), r**2)
 
 
 def update(r: np.ndarray, selected: np.ndarray, beta: float) -> np.ndarray:

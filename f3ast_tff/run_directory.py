@@ -2,7 +2,7 @@
 
   config.json       every setting, versions, revision
   metrics.csv       test metrics, one row per evaluated round
-  rounds.csv        one row per round: who was there, who trained, weights
+  rounds.csv        one row per round: how many were there, who trained, weights
   timing.csv        seconds, memory; apart: the other files repeat exactly
   clients.csv       each client's rate and participation at the end
   model.npz         the weights and rates at the end
@@ -11,7 +11,8 @@
   tensorboard/      events
 
 Rows are appended as rounds go by. After a crash the rows beyond the checkpoint
-are dropped and written again, so that a resumed run leaves the same files.
+are dropped and written again, so that a resumed run leaves the same files; only
+timing.csv and the events tell that it was interrupted.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -62,7 +63,8 @@ def _versions() -> dict[str, str]:
   versions = {'python': platform.python_version()}
   versions['f3ast-tff'] = version.__version__
   for package in _PACKAGES:
-    versions[package] = metadata.version(package)
+    with contextlib.suppress(metadata.PackageNotFoundError):
+      versions[package] = metadata.version(package)
   return versions
 
 
@@ -83,7 +85,7 @@ def read_config(folder: pathlib.Path) -> dict[str, Any]:
     config = json.loads(path.read_text())
     if not isinstance(config['settings'], dict):
       raise TypeError
-  except (ValueError, KeyError, TypeError) as error:
+  except (OSError, ValueError, KeyError, TypeError) as error:
     raise RunDirectoryError(
       f'{path} is not the config.json of a run; name another --output_dir or '
       'move that folder away.'
@@ -133,7 +135,8 @@ def _check_or_write_config(
   folder: pathlib.Path, settings: Mapping[str, Any], resume: bool
 ) -> None:
   path = folder / 'config.json'
-  others = {f.name for f in folder.iterdir()} - {'.lock', path.name}
+  ours = {'.lock', path.name, path.name + '.tmp'}
+  others = {f.name for f in folder.iterdir()} - ours
   if not path.exists() and others:
     raise RunDirectoryError(
       f'{folder} holds files that are not of a run (e.g. {min(others)}); name '
@@ -176,30 +179,37 @@ def append_row(path: pathlib.Path, row: Mapping[str, Any]) -> None:
     writer.writerow(row.values())
 
 
+def sync_rows(path: pathlib.Path) -> None:
+  """Returns when the rows are on the disk, so that a checkpoint may follow."""
+  if path.exists():
+    with open(path) as file:
+      os.fsync(file.fileno())
+
+
 def keep_rounds(path: pathlib.Path, last_round: int) -> None:
   """Drops the rows of a CSV file beyond a round, and a torn last row.
 
-  The first column is the round.
+  The first column is the round. A file without a whole row goes.
 
   Args:
     path: The file; may be absent.
-    last_round: The last round to keep; with 0 the file goes.
+    last_round: The last round to keep.
   """
   if not path.exists():
     return
-  if last_round == 0:
-    path.unlink()
-    return
-  header, *rows = path.read_text().splitlines(keepends=True)
-  kept = []
-  for row in rows:
+  lines = path.read_text().splitlines(keepends=True)
+  kept: list[str] = []
+  for row in lines[1:]:
     round_text = row.split(',', 1)[0]
     if not (row.endswith('\n') and round_text.isdigit()):
       break
     if int(round_text) > last_round:
       break
     kept.append(row)
-  write_atomically(path, ''.join([header, *kept]))
+  if kept:
+    write_atomically(path, ''.join([lines[0], *kept]))
+  else:
+    path.unlink()
 
 
 def write_table(

@@ -89,12 +89,12 @@ def _start_worker(
   channel = grpc.insecure_channel(f'localhost:{port}', _CHANNEL_OPTIONS)
   ready = grpc.channel_ready_future(channel)
   for _ in range(_START_SECONDS * 10):
-    try:
+    with contextlib.suppress(grpc.FutureTimeoutError):
       ready.result(timeout=0.1)
+    if process.poll() is not None:  # If the port answers, it is another's.
+      break
+    if ready.done():
       return process, channel
-    except grpc.FutureTimeoutError:
-      if process.poll() is not None:
-        break
   ready.cancel()
   channel.close()
   process.kill()

@@ -118,12 +118,11 @@ def proportional(
   Returns:
     The cohort with equal weights, 1 / |S_t|.
   """
-  # Efraimidis and Spirakis (2006): the k smallest of Exp(1) / p_k are a draw
+  # Efraimidis and Spirakis (2006): the k largest of p_k / Exp(1) are a draw
   # without replacement in which each next client comes with probability p_k
   # among those left. Clients with p_k = 0 come last.
-  with np.errstate(divide='ignore'):
-    arrival = rng.standard_exponential(p.size) / p
-  return _mean(top_k(1 / arrival, available, k, rng))
+  speed = p / rng.standard_exponential(p.size)
+  return _mean(top_k(speed, available, k, rng))
 
 
 def uniform(

@@ -33,6 +33,8 @@ from f3ast_tff import selection
 from f3ast_tff.datasets import federated
 from f3ast_tff.models import functional
 
+_ROW_FILES = ('metrics.csv', 'rounds.csv', 'timing.csv')
+
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Task:
@@ -51,6 +53,25 @@ class Task:
   jit_compile: bool = True
   threads: Optional[int] = None
   concurrent_clients: int = -1
+
+
+def large_task(
+  dataset: federated.FederatedDataset, model: functional.Model
+) -> Task:
+  """Returns a task whose model is large enough to keep a core busy.
+
+  As many clients train at a time as there are cores, each on one thread. XLA
+  does not pay: it takes long to compile convolutions and unrolled LSTMs.
+
+  Args:
+    dataset: The data.
+    model: The model.
+
+  Returns:
+    The task.
+  """
+  cores = len(os.sched_getaffinity(0))
+  return Task(dataset, model, False, threads=1, concurrent_clients=cores)
 
 
 class Environment(NamedTuple):
@@ -138,7 +159,7 @@ class _Packer:
     self._config = config
     self._dataset = dataset
     self._num_places = num_places
-    self.layout = packing.layout_of(self._augmented(0, 1))
+    self.layout = packing.layout_of(self._augmented(0, 1, 0))
     self._rows = None
     if dataset.augment is None:
       self._rows = [
@@ -146,19 +167,28 @@ class _Packer:
       ]
     self._absent = packing.absent(self.layout, config.batch_size)
 
-  def _augmented(self, client: int, round_num: int) -> federated.Examples:
+  def _augmented(
+    self, client: int, round_num: int, epoch: int
+  ) -> federated.Examples:
     examples = self._dataset.train[client]
     if self._dataset.augment is None:
       return examples
     rng = randomness.generator(
-      self._config.seed, 'augmentation', round_num, client
+      self._config.seed, f'augmentation in epoch {epoch}', round_num, client
     )
     return self._dataset.augment(examples, rng)
 
-  def _epoch_rows(self, client: int, round_num: int) -> np.ndarray:
+  def _epoch(self, client: int, round_num: int, epoch: int) -> np.ndarray:
+    """Returns the rows of one pass over a client's data, in their order."""
     if self._rows is not None:
-      return self._rows[client]
-    return packing.to_rows(self.layout, self._augmented(client, round_num))
+      rows = self._rows[client]
+    else:
+      examples = self._augmented(client, round_num, epoch)
+      rows = packing.to_rows(self.layout, examples)
+    rng = randomness.generator(
+      self._config.seed, f'shuffling in epoch {epoch}', round_num, client
+    )
+    return rows[rng.permutation(len(rows))]
 
   def __call__(
     self, cohort: selection.Cohort, round_num: int
@@ -170,15 +200,14 @@ class _Packer:
     """
     participants = []
     for client, weight in zip(*cohort):
-      rows = self._epoch_rows(client, round_num)
-      rng = randomness.generator(
-        self._config.seed, 'shuffling', round_num, client
-      )
-      order = np.concatenate(
-        [rng.permutation(len(rows)) for _ in range(self._config.local_epochs)]
-      )
+      epochs = [
+        self._epoch(client, round_num, epoch)
+        for epoch in range(self._config.local_epochs)
+      ]
       participants.append(
-        packing.pack(rows[order], client, weight, self._config.batch_size)
+        packing.pack(
+          np.concatenate(epochs), client, weight, self._config.batch_size
+        )
       )
     missing = self._num_places - len(participants)
     return participants + [self._absent] * missing
@@ -189,26 +218,12 @@ def _model_weights(state: process_lib.ServerState) -> tuple[Any, Any]:
   return weights.trainable, weights.non_trainable
 
 
-class Result(NamedTuple):
-  """What a finished run leaves in memory.
-
-  Attributes:
-    progress: The state at the end.
-    seconds: How long training took, without set-up; only the rounds run now.
-    rounds_run: How many rounds were run now.
-  """
-
-  progress: Progress
-  seconds: float
-  rounds_run: int
-
-
 def run(
   config: config_lib.Config,
   task: Task,
   folder: pathlib.Path,
   verbose: bool = False,
-) -> Result:
+) -> float:
   """Trains from the newest checkpoint in the folder, or from the start.
 
   Args:
@@ -218,10 +233,11 @@ def run(
     verbose: Whether TensorFlow's log is shown.
 
   Returns:
-    The result; the files are in the folder.
+    The seconds that training took, without set-up; the files are in the folder.
   """
   environment = build_environment(config, task.dataset.p)
-  packer = _Packer(config, task.dataset, environment.constraint.maximum)
+  num_places = min(environment.constraint.maximum, environment.p.size)
+  packer = _Packer(config, task.dataset, num_places)
   process = process_lib.build_packed_f3ast(
     task.model.functional,
     environment.p,
@@ -256,7 +272,7 @@ def run(
     )
     seconds = time.perf_counter() - started
   _write_final_files(folder, task.dataset, environment, progress)
-  return Result(progress, seconds, config.rounds - start)
+  return seconds
 
 
 def _restore(
@@ -270,10 +286,11 @@ def _restore(
     np.zeros(num_clients, np.int64),
     np.zeros(num_clients, np.int64),
   )
+  checkpoint.remove_unfinished(folder / 'checkpoints')
   start = checkpoint.latest(folder / 'checkpoints') or 0
   if start:
     progress = checkpoint.load(folder / 'checkpoints', start, progress)
-  for name in ('metrics.csv', 'rounds.csv', 'timing.csv'):
+  for name in _ROW_FILES:
     run_directory.keep_rounds(folder / name, start)
   return start, progress
 
@@ -344,6 +361,9 @@ def _train(
         bar.set_postfix(accuracy=f'{metrics["accuracy"]:.3f}')
       evaluated = time.perf_counter()
       if t % config.checkpoint_every == 0 or is_last:
+        events.flush()
+        for name in _ROW_FILES:
+          run_directory.sync_rows(folder / name)
         checkpoint.save(folder / 'checkpoints', t, progress)
       saved = time.perf_counter()
       run_directory.append_row(
@@ -361,7 +381,10 @@ def _train(
 
 
 def _memory_mb(pid: int) -> int:
-  return psutil.Process(pid).memory_info().rss // 1_000_000
+  try:
+    return psutil.Process(pid).memory_info().rss // 1_000_000
+  except psutil.Error:  # The worker is gone, which the next round will tell.
+    return 0
 
 
 def _without(row: dict[str, Any], *names: str) -> dict[str, Any]:

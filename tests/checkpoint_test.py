@@ -49,6 +49,23 @@ def test_unfinished_checkpoint_is_not_taken(tmp_path):
   checkpoint.save(tmp_path, 5, _state(5))
   (tmp_path / 'round_10_temp1234').mkdir()  # As left by a kill while saving.
   assert checkpoint.latest(tmp_path) == 5
+  checkpoint.remove_unfinished(tmp_path)
+  assert [f.name for f in tmp_path.iterdir()] == ['round_5']
+
+
+@pytest.mark.parametrize('damage', ['empty', 'garbage', 'no variables'])
+def test_a_damaged_checkpoint_is_named(damage, tmp_path):
+  checkpoint.save(tmp_path, 5, _state(5))
+  model = tmp_path / 'round_5' / 'saved_model.pb'
+  if damage == 'empty':
+    model.write_bytes(b'')
+  elif damage == 'garbage':
+    model.write_bytes(b'garbage')
+  else:
+    for file in (tmp_path / 'round_5' / 'variables').iterdir():
+      file.unlink()
+  with pytest.raises(run_directory.RunDirectoryError, match='is damaged'):
+    checkpoint.load(tmp_path, 5, _state(0))
 
 
 def test_another_number_of_clients_is_refused(tmp_path):

@@ -11,7 +11,15 @@ import tensorflow_federated as tff
 
 from f3ast_tff.datasets import synthetic
 
-_README = pathlib.Path(__file__).parents[1] / 'README.md'
+_ROOT = pathlib.Path(__file__).parents[1]
+_README = _ROOT / 'README.md'
+
+
+def test_what_the_readme_points_at_is_there():
+  text = _README.read_text()
+  assert '@' not in text.replace('@SERVER', '')
+  for path in re.findall(r'\]\(([^)#:]+)\)', text):
+    assert (_ROOT / path).exists(), path
 
 
 def test_the_example_for_tff_users_runs_and_learns():
@@ -35,15 +43,13 @@ def test_the_example_for_tff_users_runs_and_learns():
     'model_fn': model_fn,
     'num_examples': np.array([min(60, len(e['y'])) for e in data.train]),
   }
-  few_rounds = blocks[0].replace('range(1, 101)', 'range(1, 9)')
-  assert few_rounds != blocks[0]
-  exec(few_rounds, namespace)
-  loss = namespace['metrics']['client_work']['train']['loss']
-  assert 0 < loss < 4
+  losses = []
+  for rounds in (1, 30):
+    text = f'range(1, {rounds + 1})'
+    exec(blocks[0].replace('range(1, 101)', text), namespace)
+    losses.append(namespace['metrics']['client_work']['train']['loss'])
+  assert losses[1] < 0.8 * losses[0]
   assert namespace['state'].rates.shape == (12,)
-  assert (namespace['state'].rates != namespace['rates'].initial(
-    namespace['p'], 10, 'kp'
-  )).all()
 
 
 if __name__ == '__main__':

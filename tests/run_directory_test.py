@@ -69,7 +69,6 @@ def test_rows_round_trip_exactly(tmp_path):
     ('round,x\n1,a\n2,b\n3,c\n', 'round,x\n1,a\n2,b\n'),
     ('round,x\n1,a\n2,b\n3', 'round,x\n1,a\n2,b\n'),
     ('round,x\n1,a\n2,', 'round,x\n1,a\n'),
-    ('round,x\n', 'round,x\n'),
   ],
 )
 def test_rows_beyond_a_round_and_torn_ones_go(text, expected, tmp_path):
@@ -79,12 +78,21 @@ def test_rows_beyond_a_round_and_torn_ones_go(text, expected, tmp_path):
   assert path.read_text() == expected
 
 
-def test_without_a_checkpoint_no_row_stays(tmp_path):
+@pytest.mark.parametrize(
+  'text', ['', 'rou', 'round,x\n', 'round,x\n1,', 'round,x\n5,a\n']
+)
+def test_a_file_without_a_whole_row_goes(text, tmp_path):
   path = tmp_path / 'rows.csv'
-  run_directory.keep_rounds(path, 0)  # Absent is fine.
-  path.write_text('round,x\n1,')
-  run_directory.keep_rounds(path, 0)
+  run_directory.keep_rounds(path, 2)  # Absent is fine.
+  path.write_text(text)
+  run_directory.keep_rounds(path, 2)
   assert not path.exists()
+
+
+def test_a_kill_while_writing_the_config_does_no_harm(tmp_path):
+  (tmp_path / 'config.json.tmp').write_text('{"settings')
+  _claim(tmp_path)
+  assert run_directory.read_config(tmp_path)['settings'] == _SETTINGS
 
 
 def test_write_atomically_leaves_no_temporary_file(tmp_path):

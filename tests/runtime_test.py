@@ -55,6 +55,8 @@ def _drive(how):
     stdout=subprocess.PIPE,
     stderr=subprocess.PIPE,
     text=True,
+    # Tests in the background of a shell inherit that Ctrl-C is ignored.
+    preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
   )
   worker = int(driver.stdout.readline())
   return driver, worker

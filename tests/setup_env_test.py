@@ -156,6 +156,8 @@ class Project:
         text=True,
         cwd='/',
         start_new_session=True,
+        # Tests in the background of a shell inherit that Ctrl-C is ignored.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     deadline = time.monotonic() + 20
     while not self.calls_file.exists():

@@ -35,6 +35,10 @@ def load(folders: Sequence[pathlib.Path]) -> pd.DataFrame:
   frames = []
   for folder in folders:
     settings = run_directory.read_config(folder)['settings']
+    if settings.get('data_source') == 'sample':
+      raise ValueError(
+        f'{folder} is a run on sample data, not a result; leave it out.'
+      )
     metrics = pd.read_csv(folder / 'metrics.csv')
     # One round's sum of weights is noise; the mean up to here is what counts.
     rounds = pd.read_csv(folder / 'rounds.csv').set_index('round')

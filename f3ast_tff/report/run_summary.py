@@ -12,7 +12,7 @@ import pandas as pd  # noqa: E402
 
 from f3ast_tff import run_directory  # noqa: E402
 
-LAST_ROUNDS = 100  # The paper averages over the last 100 rounds.
+LAST_ROUNDS = 100  # One round's accuracy is noise; so a mean of these.
 
 # Okabe and Ito's colours, which people with any colour vision can tell apart.
 BLUE, ORANGE, GREEN, PINK, GREY = (
@@ -80,7 +80,8 @@ def text(folder: pathlib.Path, dataset_name: str, seconds: float) -> str:
   lines = [
     f'{settings["algorithm"]} on {dataset_name}, {settings["avail"]}, seed '
     f'{settings["seed"]}: {settings["rounds"]} rounds',
-    f'                    at the end   mean of the last {LAST_ROUNDS} rounds',
+    f'                    at the end   mean of the last '
+    f'{min(LAST_ROUNDS, settings["rounds"])} rounds',
     *(
       f'  {name:<16}  {end[column]:10.4f}   {late[column].mean():10.4f}'
       for name, column in (
