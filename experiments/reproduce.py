@@ -128,7 +128,8 @@ def main(argv: list[str]) -> None:
   title = f'Synthetic(1,1), {_AVAIL}, K = 10'
   comparison.draw(metrics, title, output / 'curves')
   summary.to_csv(output / 'table.csv')
-  text = comparison.markdown(summary)
+  lines = comparison.differences(metrics)
+  text = '\n'.join([comparison.markdown(summary), *lines, ''])
   finished.write_text(text)
   print(
     f'\n{title}: means over the last 100 of {_ROUNDS.value} rounds\n\n{text}\n'

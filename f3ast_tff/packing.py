@@ -8,7 +8,7 @@ client brings one `uint8` matrix: a header row, then one row per example.
   row n+1..  zeros, up to 1, 2, 3, 4, 6, 8, 12, 16, ... batches, so that clients
              of similar size share one compiled program
 
-`local_training` reads it back with `tf.bitcast`. NumPy only here.
+`packed_training` reads it back with `tf.bitcast`. NumPy only here.
 """
 
 from collections.abc import Mapping

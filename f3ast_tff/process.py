@@ -19,6 +19,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from f3ast_tff import local_training
+from f3ast_tff import packed_training
 from f3ast_tff import packing
 from f3ast_tff import rates
 
@@ -117,7 +118,7 @@ def build_packed_f3ast(
   Returns:
     A `LearningProcess` with a `ServerState`.
   """
-  training = local_training.on_packed(
+  training = packed_training.build(
     model, client_optimizer, len(p), layout, batch_size, jit_compile
   )
   return compose(

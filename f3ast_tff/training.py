@@ -6,6 +6,7 @@ Each arrow is a pure function of the settings and r(t-1), so a run that was
 interrupted goes on from its checkpoint to the very same result.
 """
 
+from collections.abc import Callable
 import dataclasses
 import os
 import pathlib
@@ -23,7 +24,7 @@ from f3ast_tff import checkpoint
 from f3ast_tff import communication
 from f3ast_tff import config as config_lib
 from f3ast_tff import evaluation
-from f3ast_tff import packing
+from f3ast_tff import participants
 from f3ast_tff import process as process_lib
 from f3ast_tff import randomness
 from f3ast_tff import rates
@@ -147,75 +148,50 @@ def _server_optimizer(
   return tff.learning.optimizers.build_sgdm(config.server_learning_rate)
 
 
-class _Packer:
-  """Packs the examples of the selected clients in their order of training."""
-
-  def __init__(
-    self,
-    config: config_lib.Config,
-    dataset: federated.FederatedDataset,
-    num_places: int,
-  ):
-    self._config = config
-    self._dataset = dataset
-    self._num_places = num_places
-    self.layout = packing.layout_of(self._augmented(0, 1, 0))
-    self._rows = None
-    if dataset.augment is None:
-      self._rows = [
-        packing.to_rows(self.layout, examples) for examples in dataset.train
-      ]
-    self._absent = packing.absent(self.layout, config.batch_size)
-
-  def _augmented(
-    self, client: int, round_num: int, epoch: int
-  ) -> federated.Examples:
-    examples = self._dataset.train[client]
-    if self._dataset.augment is None:
-      return examples
-    rng = randomness.generator(
-      self._config.seed, f'augmentation in epoch {epoch}', round_num, client
-    )
-    return self._dataset.augment(examples, rng)
-
-  def _epoch(self, client: int, round_num: int, epoch: int) -> np.ndarray:
-    """Returns the rows of one pass over a client's data, in their order."""
-    if self._rows is not None:
-      rows = self._rows[client]
-    else:
-      examples = self._augmented(client, round_num, epoch)
-      rows = packing.to_rows(self.layout, examples)
-    rng = randomness.generator(
-      self._config.seed, f'shuffling in epoch {epoch}', round_num, client
-    )
-    return rows[rng.permutation(len(rows))]
-
-  def __call__(
-    self, cohort: selection.Cohort, round_num: int
-  ) -> list[np.ndarray]:
-    """Returns one packed array per place; empty places are filled up.
-
-    TFF's worker keeps memory for every number of participants it has seen, so
-    there are always as many.
-    """
-    participants = []
-    for client, weight in zip(*cohort):
-      epochs = [
-        self._epoch(client, round_num, epoch)
-        for epoch in range(self._config.local_epochs)
-      ]
-      participants.append(
-        packing.pack(
-          np.concatenate(epochs), client, weight, self._config.batch_size
-        )
-      )
-    missing = self._num_places - len(participants)
-    return participants + [self._absent] * missing
-
-
 def _model_weights(state: process_lib.ServerState) -> tuple[Any, Any]:
   weights = state.global_model_weights
   return weights.trainable, weights.non_trainable
+
+
+class _Program(NamedTuple):
+  """What all rounds of a run have in common."""
+
+  config: config_lib.Config
+  environment: Environment
+  packer: participants.Packer
+  process: tff.learning.templates.LearningProcess
+  evaluate: Callable[[Any, Optional[np.ndarray]], evaluation.Metrics]
+  test_rows: Optional[np.ndarray]
+
+
+def _build_program(config: config_lib.Config, task: Task) -> _Program:
+  environment = build_environment(config, task.dataset.p)
+  num_places = min(environment.constraint.maximum, environment.p.size)
+  packer = participants.Packer(config, task.dataset, num_places)
+  process = process_lib.build_packed_f3ast(
+    task.model.functional,
+    environment.p,
+    rates.initial(environment.p, environment.constraint.mean, config.rate_init),
+    packer.layout,
+    config.batch_size,
+    client_optimizer=tff.learning.optimizers.build_sgdm(
+      config.client_learning_rate
+    ),
+    server_optimizer=_server_optimizer(config),
+    beta=config.beta,
+    correlation=environment.correlation,
+    jit_compile=task.jit_compile,
+  )
+  return _Program(
+    config,
+    environment,
+    packer,
+    process,
+    evaluation.build_evaluator(task.model, task.dataset),
+    evaluation.subset(
+      len(task.dataset.test_owner), config.eval_examples, config.seed
+    ),
+  )
 
 
 def run(
@@ -235,54 +211,25 @@ def run(
   Returns:
     The seconds that training took, without set-up; the files are in the folder.
   """
-  environment = build_environment(config, task.dataset.p)
-  num_places = min(environment.constraint.maximum, environment.p.size)
-  packer = _Packer(config, task.dataset, num_places)
-  process = process_lib.build_packed_f3ast(
-    task.model.functional,
-    environment.p,
-    rates.initial(environment.p, environment.constraint.mean, config.rate_init),
-    packer.layout,
-    config.batch_size,
-    client_optimizer=tff.learning.optimizers.build_sgdm(
-      config.client_learning_rate
-    ),
-    server_optimizer=_server_optimizer(config),
-    beta=config.beta,
-    correlation=environment.correlation,
-    jit_compile=task.jit_compile,
-  )
-  evaluate = evaluation.build_evaluator(task.model, task.dataset)
+  program = _build_program(config, task)
   with runtime.worker(
     verbose, task.threads, task.concurrent_clients
   ) as worker:
-    start, progress = _restore(folder, process, environment.p.size)
+    start, progress = _restore(folder, program)
     started = time.perf_counter()
-    progress = _train(
-      config,
-      environment,
-      packer,
-      process,
-      evaluate,
-      len(task.dataset.test_owner),
-      worker.pid,
-      folder,
-      start,
-      progress,
-    )
+    progress = _train(program, folder, start, progress, worker.pid)
     seconds = time.perf_counter() - started
-  _write_final_files(folder, task.dataset, environment, progress)
+  _write_final_files(folder, task.dataset, progress)
   return seconds
 
 
 def _restore(
-  folder: pathlib.Path,
-  process: tff.learning.templates.LearningProcess,
-  num_clients: int,
+  folder: pathlib.Path, program: _Program
 ) -> tuple[int, Progress]:
   """Returns the last saved round and state, and drops rows beyond it."""
+  num_clients = program.environment.p.size
   progress = Progress(
-    process.initialize(),
+    program.process.initialize(),
     np.zeros(num_clients, np.int64),
     np.zeros(num_clients, np.int64),
   )
@@ -295,22 +242,45 @@ def _restore(
   return start, progress
 
 
+def _play_round(
+  program: _Program, progress: Progress, t: int
+) -> tuple[Progress, dict[str, Any]]:
+  """Plays round t; returns the state after it and its row."""
+  config, environment = program.config, program.environment
+  available, cohort = select(config, environment, progress.server.rates, t)
+  output = program.process.next(progress.server, program.packer(cohort, t))
+  selected = np.zeros(environment.p.size, np.int64)
+  selected[cohort.clients] = 1
+  progress = Progress(
+    output.state,
+    progress.times_available + available,
+    progress.times_selected + selected,
+  )
+  measured = output.metrics['selection']
+  row = {
+    'round': t,
+    'available': int(available.sum()),
+    'k': environment.constraint(t),
+    'selected': int(measured['participants']),
+    'left_out': int(measured['left_out']),
+    'empty': int(measured['participants'] == 0),
+    'sum_of_weights': float(measured['sum_of_weights']),
+    'variance_bound': float(measured['variance_bound']),
+    'train_loss': float(output.metrics['client_work']['train']['loss']),
+    'clients': ' '.join(map(str, cohort.clients)),
+  }
+  return progress, row
+
+
 def _train(
-  config: config_lib.Config,
-  environment: Environment,
-  packer: _Packer,
-  process: tff.learning.templates.LearningProcess,
-  evaluate: Any,
-  num_test_examples: int,
-  worker_pid: int,
+  program: _Program,
   folder: pathlib.Path,
   start: int,
   progress: Progress,
+  worker_pid: int,
 ) -> Progress:
   """Runs the rounds after `start` and writes their rows."""
-  test_rows = evaluation.subset(
-    num_test_examples, config.eval_examples, config.seed
-  )
+  config = program.config
   events = tf.summary.create_file_writer(str(folder / 'tensorboard'))
   bar = tqdm.trange(
     start + 1,
@@ -323,42 +293,19 @@ def _train(
   with events.as_default(), bar:
     for t in bar:
       began = time.perf_counter()
-      available, cohort = select(
-        config, environment, progress.server.rates, t
-      )
-      output = process.next(progress.server, packer(cohort, t))
-      selected = np.zeros(environment.p.size, np.int64)
-      selected[cohort.clients] = 1
-      progress = Progress(
-        output.state,
-        progress.times_available + available,
-        progress.times_selected + selected,
-      )
-      measured = output.metrics['selection']
-      train_loss = float(output.metrics['client_work']['train']['loss'])
-      round_row = {
-        'round': t,
-        'available': int(available.sum()),
-        'k': environment.constraint(t),
-        'selected': int(measured['participants']),
-        'left_out': int(measured['left_out']),
-        'empty': int(measured['participants'] == 0),
-        'sum_of_weights': float(measured['sum_of_weights']),
-        'variance_bound': float(measured['variance_bound']),
-        'train_loss': train_loss,
-        'clients': ' '.join(map(str, cohort.clients)),
-      }
+      progress, round_row = _play_round(program, progress, t)
       run_directory.append_row(folder / 'rounds.csv', round_row)
       trained = time.perf_counter()
       is_last = t == config.rounds
       if t % config.eval_every == 0 or is_last:
-        rows = None if is_last else test_rows
-        metrics = evaluate(_model_weights(progress.server), rows)._asdict()
-        row = {'round': t, **metrics, **_without(round_row, 'round', 'clients')}
+        test_rows = None if is_last else program.test_rows
+        metrics = program.evaluate(_model_weights(progress.server), test_rows)
+        del round_row['clients']
+        row = {'round': t, **metrics._asdict(), **round_row}
         run_directory.append_row(folder / 'metrics.csv', row)
         for name, value in row.items():
           tf.summary.scalar(name, value, step=t)
-        bar.set_postfix(accuracy=f'{metrics["accuracy"]:.3f}')
+        bar.set_postfix(accuracy=f'{metrics.accuracy:.3f}')
       evaluated = time.perf_counter()
       if t % config.checkpoint_every == 0 or is_last:
         events.flush()
@@ -387,14 +334,9 @@ def _memory_mb(pid: int) -> int:
     return 0
 
 
-def _without(row: dict[str, Any], *names: str) -> dict[str, Any]:
-  return {name: value for name, value in row.items() if name not in names}
-
-
 def _write_final_files(
   folder: pathlib.Path,
   dataset: federated.FederatedDataset,
-  environment: Environment,
   progress: Progress,
 ) -> None:
   server = progress.server
@@ -403,9 +345,9 @@ def _write_final_files(
     ['client', 'examples', 'p', 'times_available', 'times_selected', 'rate'],
     list(
       zip(
-        range(environment.p.size),
+        range(len(dataset.train)),
         dataset.num_examples.tolist(),
-        environment.p.tolist(),
+        dataset.p.tolist(),
         progress.times_available.tolist(),
         progress.times_selected.tolist(),
         server.rates.tolist(),

@@ -6,8 +6,15 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
+from tensorflow_federated.python.core.backends.native import (
+  mergeable_comp_compiler,
+)
+from tensorflow_federated.python.core.impl.execution_contexts import (
+  mergeable_comp_execution_context,
+)
 
 from f3ast_tff import local_training
+from f3ast_tff import packed_training
 from f3ast_tff import packing
 from f3ast_tff import process as process_lib
 from f3ast_tff import rates
@@ -261,7 +268,7 @@ def test_a_loss_that_ignores_the_weights_is_refused():
     input_spec=softmax.build().functional.input_spec,
   )
   with pytest.raises(ValueError, match='weighted by sample_weight'):
-    local_training.on_packed(keras_like, _SGD(0.1), 4, _LAYOUT, _BATCH)
+    packed_training.build(keras_like, _SGD(0.1), 4, _LAYOUT, _BATCH)
 
 
 @pytest.mark.parametrize(
@@ -276,6 +283,17 @@ def test_a_loss_that_ignores_the_weights_is_refused():
 def test_bad_arguments_are_named(changes, message):
   with pytest.raises(ValueError, match=message):
     _build('packed', **changes)
+
+
+@pytest.mark.parametrize('path', ['packed', 'datasets'])
+def test_there_is_one_layer_of_aggregation(path):
+  # What runs split over several machines; raises where a sum over clients
+  # depends on another one.
+  process, _ = _build(path)
+  form = mergeable_comp_compiler.compile_to_mergeable_comp_form(process.next)
+  assert isinstance(
+    form, mergeable_comp_execution_context.MergeableCompForm
+  )
 
 
 def test_state_is_named_and_a_packed_client_is_one_array():

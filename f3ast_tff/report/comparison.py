@@ -71,6 +71,33 @@ def table(metrics: pd.DataFrame) -> pd.DataFrame:
   return result.loc[order]
 
 
+def differences(metrics: pd.DataFrame) -> list[str]:
+  """Returns lines on what F3AST changes, paired by seed.
+
+  A seed decides the data and the availability of all methods alike, so the
+  difference within a seed is not blurred by how seeds differ.
+
+  Args:
+    metrics: From `load`.
+
+  Returns:
+    One line per pair of methods that is there.
+  """
+  late = run_summary.last_rounds(metrics)
+  by_seed = late.groupby(['algorithm', 'seed'])['accuracy'].mean()
+  methods = by_seed.index.unique('algorithm')
+  lines = []
+  for ours, baseline in (('f3ast', 'fedavg'), ('f3ast_adam', 'fedadam')):
+    if ours in methods and baseline in methods:
+      gain = (by_seed[ours] - by_seed[baseline]).dropna()
+      spread = f' ± {gain.std():.3f}' if len(gain) > 1 else ''
+      lines.append(
+        f'{STYLES[ours][0]} - {STYLES[baseline][0]}, test accuracy by seed: '
+        f'{gain.mean():+.3f}{spread} ({len(gain)} seeds)'
+      )
+  return lines
+
+
 def markdown(summary: pd.DataFrame) -> str:
   """Returns the table as Markdown that also reads well as plain text."""
   header = ['method', *_COLUMNS.values(), 'seeds']

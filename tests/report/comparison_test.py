@@ -54,6 +54,28 @@ def test_markdown(metrics):
   assert len({len(line) for line in lines}) == 1
 
 
+def test_differences_are_paired_by_seed(tmp_path):
+  metrics = comparison.load([
+    _run(tmp_path / 'a', 'fedavg', 0, [0, 0, 0.4, 0.6], 1.0),
+    _run(tmp_path / 'b', 'fedavg', 1, [0, 0, 0.7, 0.7], 1.0),
+    _run(tmp_path / 'c', 'f3ast', 0, [0, 0, 0.6, 0.6], 1.0),
+    _run(tmp_path / 'd', 'f3ast', 1, [0, 0, 0.6, 0.6], 1.0),
+    _run(tmp_path / 'e', 'f3ast', 2, [0, 0, 0.1, 0.1], 1.0),  # Has no pair.
+  ])
+  # .6 - .5 = .1 and .6 - .7 = -.1: mean 0, sample sd .1414.
+  assert comparison.differences(metrics) == [
+    'F3AST - FedAvg, test accuracy by seed: +0.000 ± 0.141 (2 seeds)'
+  ]
+
+
+def test_sample_data_are_no_result(tmp_path):
+  folder = _run(tmp_path / 'a', 'fedavg', 0, [0, 0, 1, 1], 1.0)
+  settings = {'algorithm': 'fedavg', 'seed': 0, 'data_source': 'sample'}
+  (folder / 'config.json').write_text(json.dumps({'settings': settings}))
+  with pytest.raises(ValueError, match='sample data'):
+    comparison.load([folder])
+
+
 def test_draw_writes_both_formats(metrics, tmp_path):
   comparison.draw(metrics, 'title', tmp_path / 'curves')
   assert (tmp_path / 'curves.png').stat().st_size > 5000
