@@ -1,9 +1,9 @@
 """What a selected client does with the model: its contribution to a round.
 
 Two ways in, one way out. `on_datasets`, here, takes the `tf.data` datasets that
-every TFF user has and leaves the training to TFF's own client work.
-`packed_training` takes packed arrays and does the same steps in one computation.
-For small models that is about ten times faster. The `Contribution` is the same.
+every TFF user has and leaves the training to TFF's own client work. The module
+`packed_training` takes packed arrays and does the same steps in one
+computation, ten times faster for small models. Either gives a `Contribution`.
 """
 
 from collections.abc import Callable
