@@ -106,14 +106,19 @@ def one_sentence(kind: type[Exception], exit_code: int) -> Iterator[None]:
     fail(str(error), exit_code)
 
 
-def parse_flags(argv: Sequence[str]) -> list[str]:
+def parse_flags_and_arguments(argv: Sequence[str]) -> list[str]:
   """Parses flags; a wrong one ends the program with exit code 2."""
   try:
-    rest = flags.FLAGS(list(argv))
-    if len(rest) > 1:
-      raise flags.Error(f'unexpected argument {rest[1]!r}; flags start with --')
+    return flags.FLAGS(list(argv))
   except flags.Error as error:
     fail(f'{str(error).rstrip(".")}; see --help.', 2)
+
+
+def parse_flags(argv: Sequence[str]) -> list[str]:
+  """Parses flags where nothing else is expected."""
+  rest = parse_flags_and_arguments(argv)
+  if len(rest) > 1:
+    fail(f'unexpected argument {rest[1]!r}: flags begin with --; see --help', 2)
   return rest
 
 

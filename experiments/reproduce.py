@@ -20,6 +20,7 @@ from absl import flags
 import tqdm
 
 from experiments import cli
+from experiments import compare
 import f3ast_tff
 from f3ast_tff import config as config_lib
 
@@ -121,15 +122,8 @@ def main(argv: list[str]) -> None:
   failed = _run_all(cells, _JOBS.value)
   if failed:
     cli.fail('; '.join(failed), 1)
-  from f3ast_tff.report import comparison  # Slow to import; runs come first.
-
-  metrics = comparison.load(list(cells))
-  summary = comparison.table(metrics)
   title = f'Synthetic(1,1), {_AVAIL}, K = 10'
-  comparison.draw(metrics, title, output / 'curves')
-  summary.to_csv(output / 'table.csv')
-  lines = comparison.differences(metrics)
-  text = '\n'.join([comparison.markdown(summary), *lines, ''])
+  text = compare.report(list(cells), title, output / 'curves')
   finished.write_text(text)
   print(
     f'\n{title}: means over the last 100 of {_ROUNDS.value} rounds\n\n{text}\n'

@@ -21,10 +21,8 @@ _EXACT_FILES = ('metrics.csv', 'rounds.csv', 'clients.csv', 'model.npz')
 def _start(*flags, **kwargs):
   return subprocess.Popen(
     [sys.executable, '-m', 'experiments.synthetic', *flags],
-    stdout=subprocess.PIPE,
-    stderr=subprocess.PIPE,
     text=True,
-    **kwargs,
+    **{'stdout': subprocess.PIPE, 'stderr': subprocess.PIPE, **kwargs},
   )
 
 
@@ -183,6 +181,41 @@ def test_help_names_the_flags_quickly():
   for flag in ('--avail', '--alpha', '--output_dir', '--[no]resume'):
     assert flag in output
   assert 'tensorflow' not in errors  # Not imported, so the answer is quick.
+
+
+def test_an_environment_without_tff_is_one_sentence(tmp_path):
+  broken = tmp_path / 'path' / 'tensorflow_federated'
+  broken.mkdir(parents=True)
+  (broken / '__init__.py').write_text('raise ImportError("no such luck")')
+  environment = dict(os.environ, PYTHONPATH=str(broken.parent))
+  process = _start(f'--output_dir={tmp_path / "run"}', env=environment)
+  output, errors = process.communicate(timeout=120)
+  assert (process.returncode, output) == (2, '')
+  assert 'cannot be imported (no such luck); run "make setup"' in errors
+  assert errors.count('\n') == 1
+
+
+def test_verbosity_shows_tensorflow_s_log_and_ctrl_c_says_resume(tmp_path):
+  folder, log = tmp_path / 'run', tmp_path / 'log'
+  with open(log, 'w') as file:
+    process = _start(
+      '--num_clients=20',
+      '--verbosity=1',
+      '--checkpoint_every=1',
+      f'--output_dir={folder}',
+      stderr=file,
+      preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
+  deadline = time.monotonic() + 120
+  while not (folder / 'metrics.csv').exists():
+    assert process.poll() is None and time.monotonic() < deadline
+    time.sleep(0.05)
+  process.send_signal(signal.SIGINT)
+  process.communicate(timeout=60)
+  errors = log.read_text()
+  assert process.returncode == 130
+  assert 'tensorflow' in errors  # Compare test_a_run_leaves_its_files.
+  assert f'error: interrupted; --resume goes on with {folder}.' in errors
 
 
 def test_empty_rounds_are_recorded(tmp_path):

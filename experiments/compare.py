@@ -1,0 +1,61 @@
+"""Runs side by side: prints the table and draws the curves of given folders.
+
+For example: python -m experiments.compare runs/synthetic/* --output=curves
+"""
+
+from collections.abc import Sequence
+import pathlib
+
+from absl import app
+from absl import flags
+
+from experiments import cli
+from f3ast_tff import run_directory
+
+_OUTPUT = flags.DEFINE_string(
+  'output', 'curves', 'The picture to write, without ending: .png and .svg.'
+)
+_TITLE = flags.DEFINE_string('title', 'Test metrics', 'Above the picture.')
+
+
+def main(argv: Sequence[str]) -> None:
+  """Prints the table and draws the curves."""
+  folders = [cli.here(folder) for folder in argv[1:]]
+  if not folders:
+    cli.fail('name the folders of the runs to compare; see --help.', 2)
+  with cli.one_sentence(ValueError, 2):
+    tasks = {
+      run_directory.read_config(folder)['settings'].get('task')
+      for folder in folders
+    }
+    if len(tasks) > 1:
+      raise ValueError(
+        f'The runs are of different tasks ({", ".join(sorted(map(str, tasks)))}'
+        '); compare runs of one task.'
+      )
+    print(report(folders, _TITLE.value, cli.here(_OUTPUT.value)))
+
+
+def report(
+  folders: Sequence[pathlib.Path], title: str, output: pathlib.Path
+) -> str:
+  """Draws the curves of finished runs and returns their table.
+
+  Args:
+    folders: The folders of the runs.
+    title: Above the picture.
+    output: The picture, without ending.
+
+  Returns:
+    The table as Markdown, and the differences paired by seed.
+  """
+  from f3ast_tff.report import comparison  # Slow to import.
+
+  metrics = comparison.load(folders)
+  comparison.draw(metrics, title, output)
+  table = comparison.markdown(comparison.table(metrics))
+  return '\n'.join([table, *comparison.differences(metrics), ''])
+
+
+if __name__ == '__main__':
+  app.run(main, flags_parser=cli.parse_flags_and_arguments)

@@ -1,0 +1,57 @@
+"""Tests of `experiments.compare`."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pandas as pd
+import pytest
+
+
+def _run_folder(folder, algorithm, task='synthetic'):
+  folder.mkdir()
+  settings = {'task': task, 'algorithm': algorithm, 'seed': 0}
+  (folder / 'config.json').write_text(json.dumps({'settings': settings}))
+  columns = dict.fromkeys(
+    ('accuracy', 'loss', 'user_accuracy', 'user_loss', 'sum_of_weights'), [0.5]
+  )
+  for name in ('metrics.csv', 'rounds.csv'):
+    pd.DataFrame({'round': [1], **columns}).to_csv(folder / name, index=False)
+  return str(folder)
+
+
+def _compare(folder, *arguments):
+  return subprocess.run(
+    [sys.executable, '-m', 'experiments.compare', *arguments],
+    env={**os.environ, 'BUILD_WORKING_DIRECTORY': str(folder)},
+    capture_output=True,
+    text=True,
+    timeout=120,
+  )
+
+
+def test_table_and_picture(tmp_path):
+  runs = [_run_folder(tmp_path / name, name) for name in ('fedavg', 'f3ast')]
+  done = _compare(tmp_path, *runs, '--output=picture')
+  assert done.returncode == 0, done.stderr
+  assert '| FedAvg | 0.500' in done.stdout
+  assert 'F3AST - FedAvg, test accuracy by seed: +0.000' in done.stdout
+  assert (tmp_path / 'picture.png').exists()
+
+
+def test_bad_input_is_one_sentence(tmp_path):
+  a = _run_folder(tmp_path / 'a', 'fedavg')
+  b = _run_folder(tmp_path / 'b', 'fedavg', task='cifar100')
+  for arguments, message in (
+    ((), 'name the folders'),
+    ((a, b), 'different tasks (cifar100, synthetic)'),
+    ((str(tmp_path / 'none'),), 'config.json'),
+  ):
+    done = _compare(tmp_path, *arguments)
+    assert done.returncode == 2 and message in done.stderr
+    assert done.stderr.count('\n') == 1, done.stderr
+
+
+if __name__ == '__main__':
+  sys.exit(pytest.main([__file__, *sys.argv[1:]]))
