@@ -90,10 +90,10 @@ def differences(metrics: pd.DataFrame) -> list[str]:
   for ours, baseline in (('f3ast', 'fedavg'), ('f3ast_adam', 'fedadam')):
     if ours in methods and baseline in methods:
       gain = (by_seed[ours] - by_seed[baseline]).dropna()
-      spread = f' ± {gain.std():.3f}' if len(gain) > 1 else ''
+      several = f' ± {gain.std():.3f} ({len(gain)} seeds)'
       lines.append(
         f'{STYLES[ours][0]} - {STYLES[baseline][0]}, test accuracy by seed: '
-        f'{gain.mean():+.3f}{spread} ({len(gain)} seeds)'
+        f'{gain.mean():+.3f}{several if len(gain) > 1 else " (one seed)"}'
       )
   return lines
 
@@ -149,7 +149,8 @@ def draw(metrics: pd.DataFrame, title: str, path: pathlib.Path) -> None:
     axes.spines[['top', 'right']].set_visible(False)
   panels[0].legend(loc='lower right', frameon=False)
   num_seeds = metrics['seed'].nunique()
-  figure.suptitle(f'{title}, mean and sd of {num_seeds} seeds')
+  seeds = 'one seed' if num_seeds == 1 else f'mean and sd of {num_seeds} seeds'
+  figure.suptitle(f'{title}, {seeds}')
   for ending in ('.png', '.svg'):
     figure.savefig(path.with_suffix(ending), dpi=150)
   plt.close(figure)
