@@ -5,7 +5,16 @@ import os
 # Before anything imports TensorFlow.
 os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
 
+import hypothesis  # noqa: E402
 import pytest  # noqa: E402
+
+# A busy machine is no reason to fail.
+hypothesis.settings.register_profile(
+  'patient',
+  deadline=None,
+  suppress_health_check=[hypothesis.HealthCheck.too_slow],
+)
+hypothesis.settings.load_profile('patient')
 
 
 @pytest.fixture(scope='session')

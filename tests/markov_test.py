@@ -26,7 +26,7 @@ def _simulate(table, rounds, a, b):
   st.integers(1, 40),
   st.integers(0, 1000),
 )
-@hypothesis.settings(deadline=None, max_examples=200)
+@hypothesis.settings(max_examples=200)
 def test_equals_forward_simulation(chains, rounds, seed):
   a, b = np.array(chains).T
   hypothesis.assume((a + b > 0).all())

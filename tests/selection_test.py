@@ -31,7 +31,7 @@ def _situations(draw):
 @hypothesis.given(
   _situations(), st.sampled_from(rates.CORRELATIONS), st.integers(0, 99)
 )
-@hypothesis.settings(deadline=None, max_examples=300)
+@hypothesis.settings(max_examples=300)
 def test_f3ast_is_the_best_feasible_set(situation, correlation, seed):
   p, r, available, k = situation
   # Equation (4) by brute force: every S within A_t with |S| <= K_t. The
@@ -51,7 +51,6 @@ def test_f3ast_is_the_best_feasible_set(situation, correlation, seed):
 
 
 @hypothesis.given(_situations(), st.integers(0, 99))
-@hypothesis.settings(deadline=None)
 def test_every_policy_takes_k_or_all_who_are_there(situation, seed):
   p, r, available, k = situation
   for policy in selection.POLICIES.values():
