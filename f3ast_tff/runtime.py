@@ -26,6 +26,7 @@ _MAX_MESSAGE_BYTES = 2_000_000_000
 _CHANNEL_OPTIONS = (
   ('grpc.max_receive_message_length', _MAX_MESSAGE_BYTES),
   ('grpc.max_send_message_length', _MAX_MESSAGE_BYTES),
+  ('grpc.enable_http_proxy', 0),  # The worker is on this machine.
 )
 
 
@@ -96,7 +97,6 @@ def _start_worker(
     if ready.done():
       return process, channel
   ready.cancel()
-  channel.close()
   process.kill()
   raise WorkerError(
     f'The TFF worker did not start (exit code {process.wait()}); run with '
@@ -148,6 +148,7 @@ def worker(
     with tff.framework.get_context_stack().install(context):
       yield process
   finally:
+    # The channel is left to the garbage collector: closed here, the thread in
+    # which gRPC watches it would fail, and say so on standard error.
     process.kill()
     process.wait()
-    channel.close()
