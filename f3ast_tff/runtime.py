@@ -13,9 +13,11 @@ from collections.abc import Iterator
 import contextlib
 import os
 import pathlib
+import socket
 import subprocess
 import sys
-from typing import Optional
+import time
+from typing import Any, Optional
 
 import grpc
 import portpicker
@@ -48,6 +50,24 @@ class _NoWorker(tff.framework.SyncContext):
 tff.framework.set_default_context(_NoWorker())
 
 
+class _UnwatchedChannel:
+  """A channel to a worker that is there, for TFF's stub.
+
+  The stub asks gRPC to watch the channel, which gRPC does in a thread of its
+  own. At the end of the program that thread fails, or even crashes the program.
+  """
+
+  def __init__(self, channel: grpc.Channel):
+    self._channel = channel
+
+  def subscribe(self, callback, try_to_connect=False):
+    del try_to_connect
+    callback(grpc.ChannelConnectivity.READY)
+
+  def __getattr__(self, name: str) -> Any:
+    return getattr(self._channel, name)
+
+
 def _worker_binary() -> str:
   path = pathlib.Path(tff.__file__).parent / 'data' / 'worker_binary'
   if not path.is_file():
@@ -61,7 +81,7 @@ def _worker_binary() -> str:
 def _start_worker(
   verbose: bool, threads: Optional[int], concurrent_clients: int
 ) -> tuple[subprocess.Popen, grpc.Channel]:
-  """Starts a worker and returns it with a channel that is connected to it."""
+  """Starts a worker and returns it, listening, with a channel to it."""
   port = portpicker.pick_unused_port()
   environment = dict(os.environ)
   environment.setdefault('TF_CPP_MIN_LOG_LEVEL', '0' if verbose else '3')
@@ -87,16 +107,15 @@ def _start_worker(
     stderr=None if verbose else subprocess.DEVNULL,
     start_new_session=True,  # Ctrl-C is for the driver, which then ends it.
   )
-  channel = grpc.insecure_channel(f'localhost:{port}', _CHANNEL_OPTIONS)
-  ready = grpc.channel_ready_future(channel)
-  for _ in range(_START_SECONDS * 10):
-    with contextlib.suppress(grpc.FutureTimeoutError):
-      ready.result(timeout=0.1)
+  for _ in range(_START_SECONDS * 20):
     if process.poll() is not None:  # If the port answers, it is another's.
       break
-    if ready.done():
-      return process, channel
-  ready.cancel()
+    with contextlib.suppress(OSError):
+      socket.create_connection(('localhost', port), timeout=1).close()
+      return process, grpc.insecure_channel(
+        f'localhost:{port}', _CHANNEL_OPTIONS
+      )
+    time.sleep(0.05)
   process.kill()
   raise WorkerError(
     f'The TFF worker did not start (exit code {process.wait()}); run with '
@@ -124,7 +143,7 @@ def worker(
     The worker process.
   """
   process, channel = _start_worker(verbose, threads, concurrent_clients)
-  stub = tff.framework.RemoteExecutorGrpcStub(channel)
+  stub = tff.framework.RemoteExecutorGrpcStub(_UnwatchedChannel(channel))
 
   def executor(cardinalities):
     # TFF repeats a failed call for ever; it asks for an executor each time.
@@ -148,7 +167,6 @@ def worker(
     with tff.framework.get_context_stack().install(context):
       yield process
   finally:
-    # The channel is left to the garbage collector: closed here, the thread in
-    # which gRPC watches it would fail, and say so on standard error.
     process.kill()
     process.wait()
+    channel.close()
