@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 from absl import app
 from absl import flags
+from absl import logging
 
 from experiments import cli
 
@@ -195,6 +196,7 @@ def main(argv: list[str]) -> None:
   """Times both and prints the ratio."""
   del argv
   os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
+  logging.set_verbosity(logging.WARNING)
   # Here, because TensorFlow reads the variable above when it is imported.
   import numpy as np
 
