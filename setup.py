@@ -56,6 +56,7 @@ setuptools.setup(
         'matplotlib>=3.7',
         'numpy>=1.25,<2',
         'pandas>=2.0',
+        'scipy>=1.9',
         'tqdm>=4.64',
     ],
     extras_require={

@@ -31,13 +31,12 @@ cli.define_flags(
 )
 
 # Reddi et al. (2020), the tables of best learning rates for CIFAR-100.
-_SGD = config_lib.LearningRates(client=10**-1.0, server=10**0.5)
-_ADAM = config_lib.LearningRates(client=10**-1.5, server=1.0, epsilon=10**-1.0)
 _LEARNING_RATES = {
-  'fedavg': _SGD,
-  'f3ast': _SGD,
-  'fedadam': _ADAM,
-  'f3ast_adam': _ADAM,
+  'sgd': config_lib.LearningRates(10**-1.0, server=10**0.5),
+  'momentum': config_lib.LearningRates(10**-1.5, server=1.0),
+  'adam': config_lib.LearningRates(10**-1.5, server=1.0, epsilon=10**-1.0),
+  'yogi': config_lib.LearningRates(10**-1.5, server=1.0, epsilon=10**-1.0),
+  'adagrad': config_lib.LearningRates(0.1, server=0.1, epsilon=10**-2.0),
 }
 
 

@@ -29,6 +29,17 @@ _RESUME = flags.DEFINE_bool(
   'Go on with the run in --output_dir if there is one, from its checkpoint.',
 )
 
+# Settings that the name of a run's folder holds anyway.
+_IN_NAME_ALREADY = (
+  'task',
+  'algorithm',
+  'selection',
+  'server_optimizer',
+  'proximal',
+  'avail',
+  'seed',
+)
+
 _DEFINE = {
   'int': flags.DEFINE_integer,
   'float': flags.DEFINE_float,
@@ -77,12 +88,12 @@ def _folder(task_name: str, settings: Mapping[str, Any]) -> pathlib.Path:
   if _OUTPUT_DIR.value:
     return here(_OUTPUT_DIR.value)
   name = '-'.join([
-    settings['algorithm'],
+    config_lib.method_name(settings),
     settings['avail'],
     *(
       f'{flag}={settings[flag]}'
       for flag in settings
-      if flag not in ('algorithm', 'avail', 'seed', 'task')
+      if flag not in _IN_NAME_ALREADY
       and flag in flags.FLAGS
       and flags.FLAGS[flag].present
     ),
@@ -137,7 +148,7 @@ def run(
     build_task: Maps the settings to the `training.Task`. It may import
       TensorFlow; this module does not, so that `--help` and wrong flags answer
       at once.
-    learning_rates: The default step sizes of each algorithm.
+    learning_rates: The default step sizes of each server optimizer.
   """
 
   def main(argv: Sequence[str]) -> None:
@@ -151,8 +162,7 @@ def run(
     os.environ['TF_CPP_MIN_LOG_LEVEL'] = '0' if verbose else '3'
     os.environ.setdefault('TF_ENABLE_ONEDNN_OPTS', '1')
     with one_sentence(ValueError, 2):
-      config = config_from_flags()
-      config = config.with_learning_rates(learning_rates[config.algorithm])
+      config = config_from_flags().resolve(learning_rates)
       settings = {
         'task': name, **dataclasses.asdict(config), **task_settings()
       }

@@ -35,13 +35,12 @@ cli.define_flags(
 )
 
 # Reddi et al. (2020), the tables of best learning rates for Shakespeare.
-_SGD = config_lib.LearningRates(client=1.0, server=1.0)
-_ADAM = config_lib.LearningRates(client=1.0, server=10**-2.0, epsilon=10**-3.0)
 _LEARNING_RATES = {
-  'fedavg': _SGD,
-  'f3ast': _SGD,
-  'fedadam': _ADAM,
-  'f3ast_adam': _ADAM,
+  'sgd': config_lib.LearningRates(client=1.0, server=1.0),
+  'momentum': config_lib.LearningRates(client=1.0, server=10**-0.5),
+  'adam': config_lib.LearningRates(1.0, server=10**-2.0, epsilon=10**-3.0),
+  'yogi': config_lib.LearningRates(1.0, server=10**-2.0, epsilon=10**-3.0),
+  'adagrad': config_lib.LearningRates(1.0, server=10**-0.5, epsilon=10**-1.0),
 }
 
 

@@ -16,13 +16,15 @@ _NUM_CLIENTS = flags.DEFINE_integer(
 )
 cli.define_flags(config_lib.Config())
 
-# The client rate is the paper's (Appendix D). It is silent on Adam here; these
-# are the server rate and epsilon of Reddi et al. for Shakespeare, not tuned.
+# The client rate is the paper's (Appendix D). It is silent on the others here;
+# these are the server rates and epsilons of Reddi et al. for Shakespeare, not
+# tuned.
 _LEARNING_RATES = {
-  'fedavg': config_lib.LearningRates(client=0.01, server=1.0),
-  'f3ast': config_lib.LearningRates(client=0.01, server=1.0),
-  'fedadam': config_lib.LearningRates(client=0.01, server=0.01),
-  'f3ast_adam': config_lib.LearningRates(client=0.01, server=0.01),
+  'sgd': config_lib.LearningRates(client=0.01, server=1.0),
+  'momentum': config_lib.LearningRates(client=0.01, server=10**-0.5),
+  'adam': config_lib.LearningRates(0.01, server=10**-2.0, epsilon=10**-3.0),
+  'yogi': config_lib.LearningRates(0.01, server=10**-2.0, epsilon=10**-3.0),
+  'adagrad': config_lib.LearningRates(0.01, server=10**-0.5, epsilon=10**-1.0),
 }
 
 

@@ -21,6 +21,9 @@ import numpy as np
 from f3ast_tff import markov
 from f3ast_tff import randomness
 
+# How many clients `Independent` draws at a time.
+_BLOCK = 2**14
+
 
 class Availability(Protocol):
   """What every availability model can do."""
@@ -93,14 +96,23 @@ class Independent:
 
   def probabilities(self, round_num: int) -> np.ndarray:
     """Returns q_{k,t} = q_k f_t for every client k."""
+    return self.q * self._factor(round_num)
+
+  def _factor(self, round_num: int) -> float:
+    """Returns f_t."""
     _check_round(round_num)
-    return self.q * self.factors[(round_num - 1) % self.factors.size]
+    return self.factors[(round_num - 1) % self.factors.size]
 
   def __call__(self, round_num: int) -> np.ndarray:
     """Returns the boolean mask A_t."""
-    q = self.probabilities(round_num)
+    factor = self._factor(round_num)
     rng = randomness.generator(self.seed, 'availability', round_num)
-    return rng.random(q.size) < q
+    mask = np.empty(self.num_clients, bool)
+    # In blocks, which stay in the cache; the draws are those of one big block.
+    for begin in range(0, self.num_clients, _BLOCK):
+      q = self.q[begin : begin + _BLOCK] * factor
+      np.less(rng.random(q.size), q, out=mask[begin : begin + _BLOCK])
+    return mask
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -192,6 +204,7 @@ def smartphones(
   amplitude: float = 0.4,
   offset: float = 0.5,
   period: int = 24,
+  both_ends: bool = False,
 ) -> Independent:
   """Smartphones: Home-devices times a sine, q_{k,t} = q_k f_t.
 
@@ -205,14 +218,18 @@ def smartphones(
     amplitude: Of the sine.
     offset: Of the sine.
     period: Rounds in a day.
+    both_ends: Whether the day's points go from 0 to 2 pi, both included, as in
+      the authors' released code, instead of from 2 pi / period to 2 pi.
 
   Returns:
     The model.
   """
   if period < 1:
     raise ValueError(f'period must be at least 1 round, but it is {period}.')
-  j = np.arange(1, period + 1)
-  factors = amplitude * np.sin(2 * np.pi * j / period) + offset
+  angles = 2 * np.pi * np.arange(1, period + 1) / period
+  if both_ends:
+    angles = np.linspace(0, 2 * np.pi, period)
+  factors = amplitude * np.sin(angles) + offset
   return Independent(_lognormal_share(num_clients, seed, sigma), factors, seed)
 
 

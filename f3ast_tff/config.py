@@ -14,6 +14,8 @@ from typing import Any, NamedTuple, Optional
 from f3ast_tff import availability
 from f3ast_tff import communication
 from f3ast_tff import rates
+from f3ast_tff import released
+from f3ast_tff import selection
 
 
 class Algorithm(NamedTuple):
@@ -23,16 +25,21 @@ class Algorithm(NamedTuple):
   server_optimizer: str
 
 
+# The paper's five methods.
 ALGORITHMS: Mapping[str, Algorithm] = types.MappingProxyType({
   'fedavg': Algorithm('proportional', 'sgd'),
   'f3ast': Algorithm('f3ast', 'sgd'),
+  'power_of_choice': Algorithm('power_of_choice', 'sgd'),
   'fedadam': Algorithm('proportional', 'adam'),
   'f3ast_adam': Algorithm('f3ast', 'adam'),
 })
 
+SELECTIONS = (*selection.POLICIES, 'fixed_policy')
+SERVER_OPTIMIZERS = ('sgd', 'momentum', 'adam', 'yogi', 'adagrad')
+
 
 class LearningRates(NamedTuple):
-  """The step sizes of an algorithm on a task."""
+  """The step sizes of a server optimizer on a task."""
 
   client: float
   server: float
@@ -53,8 +60,26 @@ class Config:
 
   algorithm: str = _setting(
     'f3ast',
-    'The method: how clients are selected, and the server optimizer.',
+    'The method of the paper: a selection and a server optimizer, which the '
+    'next two settings can each replace.',
     tuple(ALGORITHMS),
+  )
+  selection: Optional[str] = _setting(
+    None,
+    'How clients are selected: f3ast; proportional to their data; uniform; '
+    'power_of_choice; or fixed_policy (Algorithm 2 with the best rates). By '
+    "default the algorithm's.",
+    SELECTIONS,
+  )
+  server_optimizer: Optional[str] = _setting(
+    None,
+    "The server's optimizer; by default the algorithm's.",
+    SERVER_OPTIMIZERS,
+  )
+  proximal: float = _setting(
+    0.0,
+    "FedProx's mu: local training is drawn back to the global model by mu / 2 "
+    'times the squared distance.',
   )
   avail: str = _setting(
     'home_devices',
@@ -73,6 +98,16 @@ class Config:
     'The rates r(0): kp (K times p, at most 1), p, or uniform (K / N).',
     rates.INITIAL_RATES,
   )
+  num_candidates: int = _setting(
+    30, 'How many clients Power-of-Choice asks for their loss, its d.'
+  )
+  protocol: str = _setting(
+    'paper',
+    "paper; released, for all that the authors' released code does "
+    'otherwise; or some of its departures by name, with commas: '
+    + ', '.join(released.NAMES)
+    + '.',
+  )
   correlation: str = _setting(
     'auto',
     'The form of H: uncorrelated (sum p^2/r), positive (sum p/r), or auto '
@@ -81,13 +116,14 @@ class Config:
   )
   seed: int = _setting(0, 'Decides everything that is random.')
   client_learning_rate: Optional[float] = _setting(
-    None, 'Step size of local SGD; by default the one of task and algorithm.'
+    None, 'Step size of local SGD; by default that of task and optimizer.'
   )
   server_learning_rate: Optional[float] = _setting(
-    None, 'Step size of the server; by default that of task and algorithm.'
+    None, 'Step size of the server; by default that of task and optimizer.'
   )
   server_epsilon: Optional[float] = _setting(
-    None, "Adam's epsilon; by default that of task and algorithm."
+    None,
+    'Epsilon of Adam, Yogi and Adagrad; by default that of task and optimizer.',
   )
   batch_size: int = _setting(20, 'The size of a local batch.')
   local_epochs: int = _setting(1, 'Passes over the local data per round.')
@@ -105,7 +141,8 @@ class Config:
     for field in dataclasses.fields(self):
       choices = field.metadata['choices']
       value = getattr(self, field.name)
-      if choices and value not in choices:
+      is_left_open = value is None and field.default is None
+      if choices and value not in choices and not is_left_open:
         raise ValueError(
           f'{field.name} must be one of {", ".join(choices)}, but it is '
           f'{value!r}.'
@@ -115,7 +152,12 @@ class Config:
           f'{field.name} must be a finite number, but it is {value}.'
         )
     for name in (
-      'rounds', 'batch_size', 'local_epochs', 'eval_every', 'checkpoint_every'
+      'rounds',
+      'batch_size',
+      'local_epochs',
+      'num_candidates',
+      'eval_every',
+      'checkpoint_every',
     ):
       if getattr(self, name) < 1:
         raise ValueError(
@@ -129,11 +171,12 @@ class Config:
         raise ValueError(f'{name} must be above 0, but it is {value}.')
     if not 0 < self.beta <= 1:
       raise ValueError(f'beta must be in (0, 1], but it is {self.beta}.')
-    for name in ('seed', 'eval_examples'):
+    for name in ('seed', 'eval_examples', 'proximal'):
       if getattr(self, name) < 0:
         raise ValueError(
           f'{name} must be at least 0, but it is {getattr(self, name)}.'
         )
+    released.parse(self.protocol)
     constraint = communication.parse(self.clients_per_round)
     if constraint.maximum == 0:
       raise ValueError(
@@ -141,15 +184,48 @@ class Config:
         'give a positive number.'
       )
 
-  def with_learning_rates(self, default: LearningRates) -> 'Config':
-    """Returns the settings with learning rates that are not None."""
+  def resolve(self, defaults: Mapping[str, LearningRates]) -> 'Config':
+    """Returns the settings with nothing left open.
 
-    def first(value: Optional[float], otherwise: float) -> float:
+    Args:
+      defaults: The task's step sizes for each server optimizer.
+
+    Returns:
+      Settings whose selection, optimizer and step sizes are not None.
+    """
+
+    def first(value: Any, otherwise: Any) -> Any:
       return otherwise if value is None else value
 
+    preset = ALGORITHMS[self.algorithm]
+    optimizer = first(self.server_optimizer, preset.server_optimizer)
+    step_sizes = defaults[optimizer]
     return dataclasses.replace(
       self,
-      client_learning_rate=first(self.client_learning_rate, default.client),
-      server_learning_rate=first(self.server_learning_rate, default.server),
-      server_epsilon=first(self.server_epsilon, default.epsilon),
+      selection=first(self.selection, preset.selection),
+      server_optimizer=optimizer,
+      client_learning_rate=first(self.client_learning_rate, step_sizes.client),
+      server_learning_rate=first(self.server_learning_rate, step_sizes.server),
+      server_epsilon=first(self.server_epsilon, step_sizes.epsilon),
     )
+
+
+def method_name(settings: Mapping[str, Any]) -> str:
+  """Returns what to call the method of a run, e.g. `fedavg` or `f3ast-yogi`.
+
+  Args:
+    settings: The settings of a run, as in its `config.json`.
+
+  Returns:
+    The name of a preset where all that makes up the method is as there;
+    otherwise the names of its parts.
+  """
+  preset = ALGORITHMS[settings['algorithm']]
+  chosen = Algorithm(
+    settings.get('selection') or preset.selection,
+    settings.get('server_optimizer') or preset.server_optimizer,
+  )
+  names = {algorithm: name for name, algorithm in ALGORITHMS.items()}
+  name = names.get(chosen, '-'.join(chosen))
+  proximal = settings.get('proximal', 0.0)
+  return name + (f'-proximal={proximal:g}' if proximal else '')

@@ -180,7 +180,7 @@ def from_client_work(
   initial_weights: tff.framework.ConcreteComputation,
   num_clients: int,
 ) -> LocalTraining:
-  """Local training by any TFF client work, e.g. a proximal one (FedProx).
+  """Local training by any TFF client work.
 
   Args:
     work: A `ClientWorkProcess` that gives a finite update the weight 1 and one

@@ -6,6 +6,8 @@ small model costs is passing values, not arithmetic.
 """
 
 import collections
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -14,8 +16,17 @@ import tensorflow_federated as tff
 from f3ast_tff import local_training
 from f3ast_tff import packing
 
+# Maps (trainable, non-trainable, packed, num_examples) to the trained weights
+# and the sum of the examples' losses.
+Train = Callable[[Any, Any, tf.Tensor, tf.Tensor], tuple[Any, tf.Tensor]]
 
-def _read_header(packed: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+
+def packed_type(layout: packing.Layout) -> tff.types.TensorType:
+  """Returns the type of a packed client."""
+  return tff.types.TensorType(np.uint8, [None, layout.width])
+
+
+def read_header(packed: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
   """Returns (num_examples, index, weight) from row 0 of a packed client."""
   words = tf.reshape(packed[0, : packing.HEADER.itemsize], [3, 4])
   num_examples, index = tf.unstack(tf.bitcast(words[:2], tf.int32))
@@ -40,6 +51,20 @@ def _read_fields(
     fields[name] = tf.reshape(field, [rows.shape[0], *shape])
     start += size
   return fields
+
+
+def read_batch(
+  packed: tf.Tensor,
+  batch: tf.Tensor,
+  batch_size: int,
+  num_examples: tf.Tensor,
+  layout: packing.Layout,
+) -> tuple[collections.OrderedDict[str, tf.Tensor], tf.Tensor]:
+  """Returns the fields of a batch, and 1 for its examples, 0 for filling."""
+  first = batch * batch_size
+  rows = tf.slice(packed, [1 + first, 0], [batch_size, layout.width])
+  is_example = first + tf.range(batch_size) < num_examples
+  return _read_fields(rows, layout), tf.cast(is_example, tf.float32)
 
 
 def check_loss_is_weighted_mean(
@@ -75,6 +100,60 @@ def check_loss_is_weighted_mean(
     )
 
 
+def local_steps(
+  model: tff.learning.models.FunctionalModel,
+  client_optimizer: tff.learning.optimizers.Optimizer,
+  layout: packing.Layout,
+  batch_size: int,
+  jit_compile: bool = True,
+) -> Train:
+  """Returns the function that trains on a packed client, in TensorFlow.
+
+  Args:
+    model: As in `build`.
+    client_optimizer: The optimizer of local training.
+    layout: The layout of the examples, with fields x and y.
+    batch_size: The size of a local batch.
+    jit_compile: Whether XLA compiles the loop.
+
+  Returns:
+    The function.
+  """
+
+  def train(received, non_trainable, packed, num_examples):
+    optimizer_state = client_optimizer.initialize(
+      tf.nest.map_structure(tf.TensorSpec.from_tensor, received)
+    )
+
+    def step(batch, trainable, optimizer_state, loss_sum):
+      fields, mask = read_batch(
+        packed, batch, batch_size, num_examples, layout
+      )
+      with tf.GradientTape() as tape:
+        tape.watch(trainable)
+        output = model.predict_on_batch(
+          (trainable, non_trainable), fields['x'], training=True
+        )
+        loss = model.loss(output, fields['y'], mask)
+      gradients = tape.gradient(loss, trainable)
+      optimizer_state, trainable = client_optimizer.next(
+        optimizer_state, trainable, gradients
+      )
+      loss_sum += loss * tf.reduce_sum(mask)
+      return batch + 1, trainable, optimizer_state, loss_sum
+
+    num_batches = (num_examples + batch_size - 1) // batch_size
+    _, trained, _, loss_sum = tf.while_loop(
+      lambda batch, *_: batch < num_batches,
+      step,
+      (tf.constant(0), received, optimizer_state, tf.constant(0.0)),
+      parallel_iterations=1,
+    )
+    return trained, loss_sum
+
+  return tf.function(train, jit_compile=jit_compile)
+
+
 def build(
   model: tff.learning.models.FunctionalModel,
   client_optimizer: tff.learning.optimizers.Optimizer,
@@ -99,47 +178,16 @@ def build(
   check_loss_is_weighted_mean(model, layout)
   initial_weights = local_training.initial_weights_of(model)
   weights_type = initial_weights.type_signature.result
-  packed_type = tff.types.TensorType(np.uint8, [None, layout.width])
 
-  def train(trainable, non_trainable, packed, num_examples):
-    """Returns the trained weights and the sum of the examples' losses."""
-    optimizer_state = client_optimizer.initialize(
-      tf.nest.map_structure(tf.TensorSpec.from_tensor, trainable)
-    )
-
-    def step(batch, trainable, optimizer_state, loss_sum):
-      first = batch * batch_size
-      rows = tf.slice(packed, [1 + first, 0], [batch_size, layout.width])
-      fields = _read_fields(rows, layout)
-      is_example = first + tf.range(batch_size) < num_examples
-      mask = tf.cast(is_example, tf.float32)
-      with tf.GradientTape() as tape:
-        tape.watch(trainable)
-        output = model.predict_on_batch(
-          (trainable, non_trainable), fields['x'], training=True
-        )
-        loss = model.loss(output, fields['y'], mask)
-      gradients = tape.gradient(loss, trainable)
-      optimizer_state, trainable = client_optimizer.next(
-        optimizer_state, trainable, gradients
-      )
-      loss_sum += loss * tf.reduce_sum(mask)
-      return batch + 1, trainable, optimizer_state, loss_sum
-
-    num_batches = (num_examples + batch_size - 1) // batch_size
-    _, trainable, _, loss_sum = tf.while_loop(
-      lambda batch, *_: batch < num_batches,
-      step,
-      (tf.constant(0), trainable, optimizer_state, tf.constant(0.0)),
-      parallel_iterations=1,
-    )
-    return trainable, loss_sum
-
-  @tff.tensorflow.computation(weights_type, packed_type)
+  @tff.tensorflow.computation(weights_type, packed_type(layout))
   def contribute_locally(weights, packed):
-    num_examples, index, weight = _read_header(packed)
+    num_examples, index, weight = read_header(packed)
     received = tuple(weights.trainable)
-    trained, loss_sum = tf.function(train, jit_compile=jit_compile)(
+    # Made here: a function traced in one graph cannot be used in another.
+    train = local_steps(
+      model, client_optimizer, layout, batch_size, jit_compile
+    )
+    trained, loss_sum = train(
       received, tuple(weights.non_trainable), packed, num_examples
     )
     update = tf.nest.map_structure(tf.subtract, received, trained)
@@ -176,7 +224,7 @@ def build(
   return local_training.LocalTraining(
     initial_weights=initial_weights,
     initialize=initialize,
-    participant_type=packed_type,
+    participant_type=packed_type(layout),
     tally_type=contribute_locally.type_signature.result.tally,
     contribute=contribute,
     finalize=finalize,

@@ -1,4 +1,4 @@
-"""What the selected clients bring to a round: their examples, packed."""
+"""What clients bring to a round: their examples, packed."""
 
 import numpy as np
 
@@ -7,6 +7,9 @@ from f3ast_tff import packing
 from f3ast_tff import randomness
 from f3ast_tff import selection
 from f3ast_tff.datasets import federated
+
+# Losses need no batches of a given size; larger ones are faster.
+LOSS_BATCH_SIZE = 64
 
 
 class Packer:
@@ -32,6 +35,7 @@ class Packer:
         packing.to_rows(self.layout, examples) for examples in dataset.train
       ]
     self._absent = packing.absent(self.layout, config.batch_size)
+    self._num_asked = min(config.num_candidates, len(dataset.train))
 
   def _augmented(
     self, client: int, round_num: int, epoch: int
@@ -56,14 +60,10 @@ class Packer:
     )
     return rows[rng.permutation(len(rows))]
 
-  def __call__(
+  def _pack(
     self, cohort: selection.Cohort, round_num: int
   ) -> list[np.ndarray]:
-    """Returns one packed array per place; empty places are filled up.
-
-    TFF's worker keeps memory for every number of participants it has seen, so
-    there are always as many.
-    """
+    """Returns one packed array per client of the cohort."""
     participants = []
     for client, weight in zip(*cohort):
       epochs = [
@@ -75,5 +75,47 @@ class Packer:
           np.concatenate(epochs), client, weight, self._config.batch_size
         )
       )
+    return participants
+
+  def __call__(
+    self, cohort: selection.Cohort, round_num: int
+  ) -> list[np.ndarray]:
+    """Returns one packed array per place; empty places are filled up.
+
+    TFF's worker keeps memory for every number of participants it has seen, so
+    there are always as many.
+    """
+    participants = self._pack(cohort, round_num)
     missing = self._num_places - len(participants)
     return participants + [self._absent] * missing
+
+  def as_tested(self, clients: np.ndarray, round_num: int) -> list[np.ndarray]:
+    """Returns the clients' whole training sets, in the form of test examples.
+
+    Args:
+      clients: Whom Power-of-Choice asks for their loss.
+      round_num: Makes no difference here.
+
+    Returns:
+      One packed array per candidate; empty places are filled up.
+    """
+    del round_num
+    prepare = self._dataset.as_tested
+    packed = []
+    for client in clients:
+      if self._rows is not None:
+        rows = self._rows[client]
+      else:
+        examples = self._dataset.train[client]
+        rows = packing.to_rows(
+          self.layout, examples if prepare is None else prepare(examples)
+        )
+      packed.append(packing.pack(rows, client, 0.0, LOSS_BATCH_SIZE))
+    absent = packing.absent(self.layout, LOSS_BATCH_SIZE)
+    return packed + [absent] * (self._num_asked - len(packed))
+
+  def as_trained(self, clients: np.ndarray, round_num: int) -> list[np.ndarray]:
+    """Returns what candidates would train on, with weight 0."""
+    cohort = selection.Cohort(clients, np.zeros(clients.size))
+    packed = self._pack(cohort, round_num)
+    return packed + [self._absent] * (self._num_asked - len(packed))

@@ -63,7 +63,8 @@ def build_f3ast(
       `tff.learning.models.VariableModel`, or a `FunctionalModel`.
     p: Each client's share of the data; sums to 1.
     initial_rates: r(0), e.g. from `rates.initial`.
-    client_optimizer: The optimizer of local training.
+    client_optimizer: The optimizer of local training; see `client_optimizers`
+      for FedProx.
     server_optimizer: Takes Delta for a gradient; SGD with learning rate 1 by
       default, which adds Delta to the model. Adam gives F3AST+Adam.
     beta: The step of the rates.

@@ -19,6 +19,9 @@ from f3ast_tff import rates
 # decide by index what chance should decide.
 _TIE = 1e-9
 
+# How many scores `_kth_largest` looks at first.
+_SAMPLE = 2**16
+
 
 class Cohort(NamedTuple):
   """The clients that train in a round.
@@ -30,6 +33,34 @@ class Cohort(NamedTuple):
 
   clients: np.ndarray
   weights: np.ndarray
+
+
+# Maps clients to the losses of the global model on their training data.
+LossesOf = Callable[[np.ndarray], np.ndarray]
+
+
+def nobody_to_ask(clients: np.ndarray) -> np.ndarray:
+  """Stands where no clients can be asked for their loss."""
+  raise ValueError(
+    f'The policy asks {clients.size} clients for their loss, but nothing says '
+    'how to: give the situation a losses_of.'
+  )
+
+
+def _kth_largest(scores: np.ndarray, available: np.ndarray, k: int) -> float:
+  """Returns the k-th largest score of the more than k available clients."""
+  # To partition all scores would take most of the time of a selection. But the
+  # k-th largest of some is at most the k-th largest of all, so that only what
+  # exceeds it is left to look at.
+  step = max(1, scores.size // max(_SAMPLE, 4 * k))
+  some = scores[::step][available[::step]]
+  bound = np.partition(some, -k)[-k] if some.size >= k else -np.inf
+  exceeding = scores[available & ~(scores <= bound)]  # With NaN.
+  if np.isnan(exceeding).any():
+    raise ValueError('Scores must be numbers, but some are NaN.')
+  if exceeding.size < k:
+    return bound
+  return np.partition(exceeding, -k)[-k]
 
 
 def top_k(
@@ -50,22 +81,19 @@ def top_k(
   Returns:
     Client indices.
   """
-  candidates = np.flatnonzero(available)
-  if k >= candidates.size:
-    return candidates
+  if k >= np.count_nonzero(available):
+    return np.flatnonzero(available)
   if k == 0:
-    return candidates[:0]
-  candidate_scores = scores[candidates]
-  if np.isnan(candidate_scores).any():
-    raise ValueError('Scores must be numbers, but some are NaN.')
-  kth_largest = np.partition(candidate_scores, -k)[-k]
-  if np.isinf(kth_largest):
-    tied = np.isinf(candidate_scores)
-  else:
-    tied = np.abs(candidate_scores - kth_largest) <= _TIE * kth_largest
-  above = candidates[(candidate_scores > kth_largest) & ~tied]
-  drawn = rng.choice(candidates[tied], k - above.size, replace=False)
-  return np.sort(np.concatenate([above, drawn]))
+    return np.empty(0, np.intp)
+  # Masks of all clients rather than copies of the available ones' scores: to
+  # gather those of a random half takes longer than to compare all.
+  kth_largest = _kth_largest(scores, available, k)
+  tie = 0.0 if np.isinf(kth_largest) else _TIE * kth_largest
+  above = available & (scores > kth_largest + tie)
+  tied = available & (scores >= kth_largest - tie) & ~above
+  sure = np.flatnonzero(above)
+  drawn = rng.choice(np.flatnonzero(tied), k - sure.size, replace=False)
+  return np.sort(np.concatenate([sure, drawn]))
 
 
 def f3ast(
@@ -104,6 +132,17 @@ def _mean(clients: np.ndarray) -> Cohort:
   return Cohort(clients, np.full(clients.size, 1 / max(1, clients.size)))
 
 
+def draw_by_share(
+  p: np.ndarray, available: np.ndarray, k: int, rng: np.random.Generator
+) -> np.ndarray:
+  """Returns k of A_t drawn without replacement with probability p_k."""
+  # Efraimidis and Spirakis (2006): the k largest of p_k / Exp(1) are a draw
+  # without replacement in which each next client comes with probability p_k
+  # among those left. Clients with p_k = 0 come last.
+  speed = p / rng.standard_exponential(p.size)
+  return top_k(speed, available, k, rng)
+
+
 def proportional(
   p: np.ndarray, available: np.ndarray, k: int, rng: np.random.Generator
 ) -> Cohort:
@@ -118,11 +157,7 @@ def proportional(
   Returns:
     The cohort with equal weights, 1 / |S_t|.
   """
-  # Efraimidis and Spirakis (2006): the k largest of p_k / Exp(1) are a draw
-  # without replacement in which each next client comes with probability p_k
-  # among those left. Clients with p_k = 0 come last.
-  speed = p / rng.standard_exponential(p.size)
-  return _mean(top_k(speed, available, k, rng))
+  return _mean(draw_by_share(p, available, k, rng))
 
 
 def uniform(
@@ -142,15 +177,84 @@ def uniform(
   return _mean(top_k(np.zeros(available.size), available, k, rng))
 
 
+def highest(
+  losses: np.ndarray, k: int, rng: np.random.Generator
+) -> np.ndarray:
+  """Returns the places of the k highest losses, ties broken at random.
+
+  Args:
+    losses: One loss per candidate; one that is not finite ranks below all.
+    k: How many; all if there are fewer.
+    rng: Breaks ties.
+
+  Returns:
+    Indices into `losses`, highest first.
+  """
+  is_bad = ~np.isfinite(losses)
+  # The last key is the first to sort by.
+  order = np.lexsort(
+    (rng.random(losses.size), -np.where(is_bad, 0.0, losses), is_bad)
+  )
+  return order[:k]
+
+
+def power_of_choice(
+  losses_of: LossesOf,
+  p: np.ndarray,
+  available: np.ndarray,
+  k: int,
+  num_candidates: int,
+  rng: np.random.Generator,
+) -> Cohort:
+  """Power-of-Choice (Cho et al., 2020): the highest losses of d candidates.
+
+  Args:
+    losses_of: Maps clients to the losses of the global model on their training
+      data, in the same order. Nobody is asked when k = 0.
+    p: Each client's share of the data.
+    available: The mask A_t.
+    k: The constraint K_t, the method's m.
+    num_candidates: The method's d. Fewer are drawn when fewer are available;
+      all of them train when d <= k.
+    rng: Draws the candidates and breaks ties.
+
+  Returns:
+    The cohort with equal weights, 1 / |S_t|.
+  """
+  candidates = draw_by_share(
+    p, available, num_candidates if k > 0 else 0, rng
+  )
+  if k >= candidates.size:
+    return _mean(candidates)
+  best = highest(np.asarray(losses_of(candidates)), k, rng)
+  return _mean(np.sort(candidates[best]))
+
+
 class Situation(NamedTuple):
-  """All that a policy may look at in a round."""
+  """All that a policy may look at in a round.
+
+  Attributes:
+    r: The participation rates r(t-1).
+    p: Each client's share of the data.
+    available: The mask A_t.
+    k: The constraint K_t.
+    beta: The step of the rates.
+    correlation: The form of H.
+    num_candidates: How many clients Power-of-Choice asks for their loss.
+    losses_of: Asks clients for the loss of the global model on their data.
+    num_predictions: How much each client predicts: its examples, or, for
+      sequences, their elements. Only `released` looks at it.
+  """
 
   r: np.ndarray
   p: np.ndarray
   available: np.ndarray
   k: int
-  beta: float
-  correlation: str
+  beta: float = 0.001
+  correlation: str = rates.UNCORRELATED
+  num_candidates: int = 30
+  losses_of: LossesOf = nobody_to_ask
+  num_predictions: np.ndarray = np.zeros(0)
 
 
 Policy = Callable[[Situation, np.random.Generator], Cohort]
@@ -162,4 +266,7 @@ POLICIES: Mapping[str, Policy] = types.MappingProxyType({
   ),
   'proportional': lambda s, rng: proportional(s.p, s.available, s.k, rng),
   'uniform': lambda s, rng: uniform(s.available, s.k, rng),
+  'power_of_choice': lambda s, rng: power_of_choice(
+    s.losses_of, s.p, s.available, s.k, s.num_candidates, rng
+  ),
 })

@@ -19,18 +19,17 @@ import tensorflow as tf
 import tensorflow_federated as tff
 import tqdm
 
-from f3ast_tff import availability
 from f3ast_tff import checkpoint
-from f3ast_tff import communication
+from f3ast_tff import client_losses
+from f3ast_tff import client_optimizers
 from f3ast_tff import config as config_lib
+from f3ast_tff import environment as environment_lib
 from f3ast_tff import evaluation
 from f3ast_tff import participants
 from f3ast_tff import process as process_lib
-from f3ast_tff import randomness
-from f3ast_tff import rates
+from f3ast_tff import released
 from f3ast_tff import run_directory
 from f3ast_tff import runtime
-from f3ast_tff import selection
 from f3ast_tff.datasets import federated
 from f3ast_tff.models import functional
 
@@ -75,16 +74,6 @@ def large_task(
   return Task(dataset, model, False, threads=1, concurrent_clients=cores)
 
 
-class Environment(NamedTuple):
-  """What the server cannot choose, and the rules by which it chooses."""
-
-  p: np.ndarray
-  availability: availability.Availability
-  constraint: communication.Constraint
-  correlation: str
-  policy: selection.Policy
-
-
 class Progress(NamedTuple):
   """All that a run carries from round to round; what a checkpoint holds.
 
@@ -99,53 +88,37 @@ class Progress(NamedTuple):
   times_selected: np.ndarray
 
 
-def build_environment(
-  config: config_lib.Config, p: np.ndarray
-) -> Environment:
-  """Returns the environment that the settings describe."""
-  model = availability.MODELS[config.avail](p, config.seed)
-  correlation = config.correlation
-  if correlation == 'auto':
-    correlation = (
-      rates.POSITIVE if model.positively_correlated else rates.UNCORRELATED
-    )
-  return Environment(
-    p=p,
-    availability=model,
-    constraint=communication.parse(config.clients_per_round, config.seed),
-    correlation=correlation,
-    policy=selection.POLICIES[config_lib.ALGORITHMS[config.algorithm].selection],
-  )
-
-
-def select(
+def _client_optimizer(
   config: config_lib.Config,
-  environment: Environment,
-  r: np.ndarray,
-  round_num: int,
-) -> tuple[np.ndarray, selection.Cohort]:
-  """Returns A_t and the cohort S_t, given r(t-1)."""
-  available = environment.availability(round_num)
-  situation = selection.Situation(
-    r=r,
-    p=environment.p,
-    available=available,
-    k=environment.constraint(round_num),
-    beta=config.beta,
-    correlation=environment.correlation,
+) -> tff.learning.optimizers.Optimizer:
+  optimizer = client_optimizers.proximal(
+    tff.learning.optimizers.build_sgdm(config.client_learning_rate),
+    config.proximal,
   )
-  rng = randomness.generator(config.seed, 'selection', round_num)
-  return available, environment.policy(situation, rng)
+  protocol = released.parse(config.protocol)
+  if config.selection == 'power_of_choice' and protocol.losses_of_training:
+    optimizer = client_optimizers.clipped(optimizer, released.CLIP_NORM)
+  return optimizer
 
 
 def _server_optimizer(
   config: config_lib.Config,
 ) -> tff.learning.optimizers.Optimizer:
-  if config_lib.ALGORITHMS[config.algorithm].server_optimizer == 'adam':
-    return tff.learning.optimizers.build_adam(
-      config.server_learning_rate, epsilon=config.server_epsilon
-    )
-  return tff.learning.optimizers.build_sgdm(config.server_learning_rate)
+  optimizers = tff.learning.optimizers
+  rate, epsilon = config.server_learning_rate, config.server_epsilon
+  # The decay rates are those of Reddi et al. (2020): 0.9, and 0.999.
+  build = {
+    'sgd': lambda: optimizers.build_sgdm(rate),
+    'momentum': lambda: optimizers.build_sgdm(rate, momentum=0.9),
+    'adam': lambda: optimizers.build_adam(rate, epsilon=epsilon),
+    'yogi': lambda: optimizers.build_yogi(
+      rate, epsilon=epsilon, initial_preconditioner_value=0.0
+    ),
+    'adagrad': lambda: optimizers.build_adagrad(
+      rate, epsilon=epsilon, initial_preconditioner_value=0.0
+    ),
+  }
+  return build[config.server_optimizer or 'sgd']()
 
 
 def _model_weights(state: process_lib.ServerState) -> tuple[Any, Any]:
@@ -153,30 +126,72 @@ def _model_weights(state: process_lib.ServerState) -> tuple[Any, Any]:
   return weights.trainable, weights.non_trainable
 
 
+# Maps (state, round, clients) to the losses that Power-of-Choice asks for.
+_Losses = Callable[[process_lib.ServerState, int, np.ndarray], np.ndarray]
+
+
 class _Program(NamedTuple):
   """What all rounds of a run have in common."""
 
   config: config_lib.Config
-  environment: Environment
+  environment: environment_lib.Environment
   packer: participants.Packer
   process: tff.learning.templates.LearningProcess
+  losses: _Losses
   evaluate: Callable[[Any, Optional[np.ndarray]], evaluation.Metrics]
   test_rows: Optional[np.ndarray]
 
 
+def _build_losses(
+  config: config_lib.Config,
+  task: Task,
+  packer: participants.Packer,
+  client_optimizer: tff.learning.optimizers.Optimizer,
+) -> _Losses:
+  """Returns how candidates are asked for their losses."""
+  num_clients = len(task.dataset.train)
+  if released.parse(config.protocol).losses_of_training:
+    computation = client_losses.during_training(
+      task.model.functional,
+      client_optimizer,
+      num_clients,
+      packer.layout,
+      config.batch_size,
+      task.jit_compile,
+    )
+    pack = packer.as_trained
+  else:
+    computation = client_losses.on_packed(
+      task.model,
+      num_clients,
+      packer.layout,
+      participants.LOSS_BATCH_SIZE,
+      task.jit_compile,
+    )
+    pack = packer.as_tested
+
+  def losses(state, round_num, clients):
+    packed = pack(clients, round_num)
+    return computation(state.global_model_weights, packed)[clients]
+
+  return losses
+
+
 def _build_program(config: config_lib.Config, task: Task) -> _Program:
-  environment = build_environment(config, task.dataset.p)
+  dataset = task.dataset
+  environment = environment_lib.build(
+    config, dataset.num_examples, dataset.num_predictions
+  )
   num_places = min(environment.constraint.maximum, environment.p.size)
-  packer = participants.Packer(config, task.dataset, num_places)
+  packer = participants.Packer(config, dataset, num_places)
+  client_optimizer = _client_optimizer(config)
   process = process_lib.build_packed_f3ast(
     task.model.functional,
     environment.p,
-    rates.initial(environment.p, environment.constraint.mean, config.rate_init),
+    environment.initial_rates,
     packer.layout,
     config.batch_size,
-    client_optimizer=tff.learning.optimizers.build_sgdm(
-      config.client_learning_rate
-    ),
+    client_optimizer=client_optimizer,
     server_optimizer=_server_optimizer(config),
     beta=config.beta,
     correlation=environment.correlation,
@@ -187,9 +202,10 @@ def _build_program(config: config_lib.Config, task: Task) -> _Program:
     environment,
     packer,
     process,
-    evaluation.build_evaluator(task.model, task.dataset),
+    _build_losses(config, task, packer, client_optimizer),
+    evaluation.build_evaluator(task.model, dataset),
     evaluation.subset(
-      len(task.dataset.test_owner), config.eval_examples, config.seed
+      len(dataset.test_owner), config.eval_examples, config.seed
     ),
   )
 
@@ -219,7 +235,7 @@ def run(
     started = time.perf_counter()
     progress = _train(program, folder, start, progress, worker.pid)
     seconds = time.perf_counter() - started
-  _write_final_files(folder, task.dataset, progress)
+  _write_final_files(folder, task.dataset, program.environment, progress)
   return seconds
 
 
@@ -247,8 +263,15 @@ def _play_round(
 ) -> tuple[Progress, dict[str, Any]]:
   """Plays round t; returns the state after it and its row."""
   config, environment = program.config, program.environment
-  available, cohort = select(config, environment, progress.server.rates, t)
-  output = program.process.next(progress.server, program.packer(cohort, t))
+  server = progress.server
+  available, cohort = environment_lib.select(
+    config,
+    environment,
+    server.rates,
+    t,
+    lambda clients: program.losses(server, t, clients),
+  )
+  output = program.process.next(server, program.packer(cohort, t))
   selected = np.zeros(environment.p.size, np.int64)
   selected[cohort.clients] = 1
   progress = Progress(
@@ -337,6 +360,7 @@ def _memory_mb(pid: int) -> int:
 def _write_final_files(
   folder: pathlib.Path,
   dataset: federated.FederatedDataset,
+  environment: environment_lib.Environment,
   progress: Progress,
 ) -> None:
   server = progress.server
@@ -347,13 +371,21 @@ def _write_final_files(
       zip(
         range(len(dataset.train)),
         dataset.num_examples.tolist(),
-        dataset.p.tolist(),
+        environment.p.tolist(),
         progress.times_available.tolist(),
         progress.times_selected.tolist(),
         server.rates.tolist(),
       )
     ),
   )
+  fixed = environment.fixed
+  if fixed is not None:
+    columns = fixed.target, fixed.realised, fixed.errors
+    run_directory.write_table(
+      folder / 'fixed_policy.csv',
+      ['client', 'target', 'realised', 'standard_error'],
+      list(zip(range(fixed.target.size), *(c.tolist() for c in columns))),
+    )
   trainable, non_trainable = _model_weights(server)
   arrays = {f'trainable_{i}': w for i, w in enumerate(trainable)}
   arrays |= {f'non_trainable_{i}': w for i, w in enumerate(non_trainable)}

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from f3ast_tff import availability
+from f3ast_tff import randomness
 
 _P = np.array([0.5, 0.3, 0.15, 0.05])
 
@@ -38,6 +39,15 @@ def test_share_of_rounds_available_equals_the_probability(model):
   variance_factor = 6 if isinstance(model, availability.Markov) else 1
   error = np.sqrt(variance_factor * np.maximum(q * (1 - q), 1e-4) / rounds)
   assert (np.abs(mask.mean(axis=0) - q) < 5 * error).all()
+
+
+@pytest.mark.parametrize('n', [1, 2**14 - 1, 2**14, 2**14 + 1, 50000])
+def test_blocks_do_not_change_the_draws(n):
+  model = availability.smartphones(n, seed=4)
+  rng = randomness.generator(4, 'availability', 9)
+  np.testing.assert_array_equal(
+    model(9), rng.random(n) < model.probabilities(9)
+  )
 
 
 def test_another_seed_gives_other_draws():

@@ -19,22 +19,58 @@ def test_every_setting_explains_itself():
     assert field.metadata['help'].endswith(('.', '...'))
 
 
-def test_learning_rates_of_the_task_fill_in_what_is_not_given():
-  config = config_lib.Config(client_learning_rate=0.5)
-  config = config.with_learning_rates(config_lib.LearningRates(0.1, 2.0, 0.3))
+_STEP_SIZES = {
+  'sgd': config_lib.LearningRates(0.1, 2.0, 0.3),
+  'yogi': config_lib.LearningRates(0.2, 4.0, 0.6),
+}
+
+
+def test_what_is_left_open_comes_from_the_algorithm_and_the_task():
+  config = config_lib.Config(client_learning_rate=0.5).resolve(_STEP_SIZES)
+  assert (config.selection, config.server_optimizer) == ('f3ast', 'sgd')
   assert config.client_learning_rate == 0.5
   assert (config.server_learning_rate, config.server_epsilon) == (2.0, 0.3)
+
+
+def test_parts_of_an_algorithm_can_be_replaced():
+  config = config_lib.Config(
+    algorithm='fedavg', selection='uniform', server_optimizer='yogi'
+  ).resolve(_STEP_SIZES)
+  assert (config.selection, config.server_optimizer) == ('uniform', 'yogi')
+  assert config.client_learning_rate == 0.2
+  assert config.server_learning_rate == 4.0
+
+
+@pytest.mark.parametrize(
+  'settings, name',
+  [
+    ({'algorithm': 'fedadam'}, 'fedadam'),
+    ({'algorithm': 'fedavg', 'selection': 'f3ast'}, 'f3ast'),
+    ({'algorithm': 'f3ast', 'server_optimizer': 'adam'}, 'f3ast_adam'),
+    ({'algorithm': 'f3ast', 'server_optimizer': 'yogi'}, 'f3ast-yogi'),
+    ({'algorithm': 'f3ast', 'proximal': 0.1}, 'f3ast-proximal=0.1'),
+    ({'algorithm': 'fedavg', 'selection': 'uniform'}, 'uniform-sgd'),
+  ],
+)
+def test_methods_are_called_by_what_they_are(settings, name):
+  assert config_lib.method_name(settings) == name
 
 
 @pytest.mark.parametrize(
   'changes, message',
   [
-    ({'algorithm': 'x'}, 'fedavg, f3ast, fedadam, f3ast_adam'),
+    ({'algorithm': 'x'}, 'fedavg, f3ast, power_of_choice, fedadam'),
     ({'avail': 'x'}, 'always, scarce, home_devices, smartphones, uneven'),
     ({'beta': 0.0}, 'beta must be in'),
     ({'beta': float('nan')}, 'finite'),
     ({'server_epsilon': -1.0}, 'above 0'),
     ({'rounds': 0}, 'at least 1'),
+    ({'num_candidates': 0}, 'at least 1'),
+    ({'proximal': -0.1}, 'at least 0'),
+    ({'selection': 'x'}, 'fixed_policy'),
+    ({'server_optimizer': 'x'}, 'yogi'),
+    ({'algorithm': None}, 'algorithm must be one of'),
+    ({'protocol': 'paper,released'}, "but it holds 'paper'"),
     ({'batch_size': 0}, 'at least 1'),
     ({'seed': -1}, 'at least 0'),
     ({'clients_per_round': 'schedule:0,0'}, 'nobody would ever train'),

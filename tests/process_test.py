@@ -12,7 +12,9 @@ from tensorflow_federated.python.core.backends.native import (
 from tensorflow_federated.python.core.impl.execution_contexts import (
   mergeable_comp_execution_context,
 )
+from tensorflow_federated.python.learning.templates import proximal_client_work
 
+from f3ast_tff import client_optimizers
 from f3ast_tff import local_training
 from f3ast_tff import packed_training
 from f3ast_tff import packing
@@ -63,9 +65,10 @@ def _build(path, r0=None, **arguments):
   return process_lib.build_f3ast(model, _P, r0, **arguments), _participant
 
 
-def _local_sgd(weights, examples, learning_rate):
+def _local_sgd(weights, examples, learning_rate, proximal=0.0, clip=np.inf):
   """Softmax regression by hand, in float64: returns v = trained - received."""
-  kernel, bias = (w.astype(np.float64) for w in weights)
+  start = [w.astype(np.float64) for w in weights]
+  kernel, bias = start
   for i in range(0, len(examples['y']), _BATCH):
     x = examples['x'][i : i + _BATCH].astype(np.float64)
     y = examples['y'][i : i + _BATCH]
@@ -73,8 +76,13 @@ def _local_sgd(weights, examples, learning_rate):
     logits -= logits.max(axis=1, keepdims=True)
     error = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
     error[np.arange(len(y)), y] -= 1
-    kernel = kernel - learning_rate * x.T @ error / len(y)
-    bias = bias - learning_rate * error.mean(axis=0)
+    gradients = [
+      x.T @ error / len(y) + proximal * (kernel - start[0]),
+      error.mean(axis=0) + proximal * (bias - start[1]),
+    ]
+    norm = np.sqrt(sum((g**2).sum() for g in gradients))
+    scale = learning_rate * min(1.0, clip / norm)
+    kernel, bias = kernel - scale * gradients[0], bias - scale * gradients[1]
   return kernel - weights[0], bias - weights[1]
 
 
@@ -100,6 +108,48 @@ def test_full_participation_equals_stock_fed_avg(path):
   for mine, theirs in zip(ours, _stock_fed_avg(2)):
     np.testing.assert_allclose(mine, theirs, atol=1e-5)
   np.testing.assert_array_equal(state.rates, np.ones(4))
+
+
+@pytest.mark.parametrize('path', ['packed', 'datasets'])
+@pytest.mark.parametrize(
+  'wrap, by_hand',
+  [
+    (lambda sgd: client_optimizers.proximal(sgd, 2.0), {'proximal': 2.0}),
+    (lambda sgd: client_optimizers.clipped(sgd, 0.3), {'clip': 0.3}),
+  ],
+  ids=['proximal', 'clipped'],
+)
+def test_a_proximal_or_clipped_round_by_hand(path, wrap, by_hand):
+  process, bring = _build(path, client_optimizer=wrap(_SGD(0.1)))
+  output = process.next(process.initialize(), [bring(1, 0.7)])
+  zeros = (np.zeros((60, 10)), np.zeros(10))
+  expected = _local_sgd(zeros, _EXAMPLES[1], 0.1, **by_hand)
+  plain = _local_sgd(zeros, _EXAMPLES[1], 0.1)
+  for got, v, plain_v in zip(
+    output.state.global_model_weights.trainable, expected, plain
+  ):
+    np.testing.assert_allclose(got, 0.7 * v, atol=1e-5)
+    assert np.abs(v - plain_v).max() > 1e-3  # The test can tell.
+
+
+def test_client_work_of_tff_with_f3ast_weights():
+  # TFF's own proximal client work; its term has the sign that drives away.
+  model = softmax.build().functional
+  work = proximal_client_work.build_functional_model_delta_client_work(
+    model=model,
+    optimizer=_SGD(0.1),
+    delta_l2_regularizer=2.0,
+    client_weighting=tff.learning.ClientWeighting.UNIFORM,
+  )
+  training = local_training.from_client_work(
+    work, local_training.initial_weights_of(model), 4
+  )
+  process = process_lib.compose(training, _P, np.ones(4))
+  output = process.next(process.initialize(), [_participant(1, 0.7)])
+  zeros = (np.zeros((60, 10)), np.zeros(10))
+  expected = _local_sgd(zeros, _EXAMPLES[1], 0.1, proximal=-2.0)
+  for got, v in zip(output.state.global_model_weights.trainable, expected):
+    np.testing.assert_allclose(got, 0.7 * v, atol=1e-4)
 
 
 @pytest.mark.parametrize('path', ['packed', 'datasets'])

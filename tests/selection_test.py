@@ -55,13 +55,111 @@ def test_every_policy_takes_k_or_all_who_are_there(situation, seed):
   p, r, available, k = situation
   for policy in selection.POLICIES.values():
     cohort = policy(
-      selection.Situation(r, p, available, k, 0.1, rates.UNCORRELATED),
+      selection.Situation(
+        r, p, available, k, 0.1, losses_of=lambda clients: p[clients]
+      ),
       _rng(seed),
     )
     assert len(cohort.clients) == min(k, available.sum())
     assert len(cohort.weights) == len(cohort.clients)
     assert available[cohort.clients].all()
     assert (np.diff(cohort.clients) > 0).all()
+
+
+@hypothesis.given(
+  _situations(),
+  st.integers(1, 9),
+  st.lists(
+    st.sampled_from([0.0, 0.5, 1.0, 1.5, np.nan, np.inf, -np.inf]),
+    min_size=9,
+    max_size=9,
+  ),
+  st.integers(0, 99),
+)
+def test_power_of_choice_picks_what_brute_force_picks(
+  situation, d, losses, seed
+):
+  p, _, available, k = situation
+  losses = np.array(losses)
+  asked = []
+
+  def losses_of(clients):
+    asked.extend(clients)
+    return losses[clients]
+
+  cohort = selection.power_of_choice(
+    losses_of, p, available, k, d, _rng(seed)
+  )
+  num_candidates = min(d, available.sum()) if k else 0
+  assert cohort.clients.size == min(k, num_candidates)
+  assert available[cohort.clients].all()
+  assert cohort.weights == pytest.approx(
+    np.full(cohort.clients.size, 1 / max(1, cohort.clients.size))
+  )
+  if k >= num_candidates:  # All of them train: nobody need be asked.
+    assert not asked
+    return
+  assert len(asked) == len(set(asked)) == num_candidates
+  assert available[asked].all()
+  # What is not finite counts as less than any loss, hence -1 here.
+  value = np.where(np.isfinite(losses), losses, -1.0)
+  best = max(
+    sum(value[list(subset)]) for subset in itertools.combinations(asked, k)
+  )
+  assert sum(value[cohort.clients]) == pytest.approx(best)
+  assert set(cohort.clients) <= set(asked)
+
+
+def test_power_of_choice_returns_clients_and_not_places():
+  # Three are there, 2, 5 and 7. Their losses rise with the index, so that two
+  # are 5 and 7. Places in the list of candidates would be 1 and 2, and indexing
+  # the wrong list, or taking the lowest, gives something else too.
+  available = np.isin(np.arange(9), [2, 5, 7])
+  p = np.full(9, 1 / 9)
+  cohort = selection.power_of_choice(
+    lambda clients: clients / 10, p, available, 2, 3, _rng()
+  )
+  np.testing.assert_array_equal(cohort.clients, [5, 7])
+  np.testing.assert_array_equal(cohort.weights, [0.5, 0.5])
+
+
+def test_power_of_choice_breaks_equal_losses_at_random():
+  available = np.ones(4, bool)
+  counts = np.zeros(4)
+  rng = _rng()
+  for _ in range(4000):
+    cohort = selection.power_of_choice(
+      lambda clients: np.ones(clients.size), np.full(4, 0.25), available, 1, 4,
+      rng,
+    )
+    counts[cohort.clients] += 1
+  # 1000 each; a standard deviation is 27.
+  assert (np.abs(counts - 1000) < 5 * 27).all()
+
+
+def test_power_of_choice_draws_candidates_by_their_data():
+  # Two of three without replacement, p = .6, .3, .1: client 2 is not a
+  # candidate with probability .6 * .3/.4 + .3 * .6/.7 = .70714.
+  p = np.array([0.6, 0.3, 0.1])
+  seen = 0
+  rng = _rng()
+
+  def losses_of(clients):
+    nonlocal seen
+    seen += 2 in clients
+    return np.zeros(clients.size)
+
+  for _ in range(8000):
+    selection.power_of_choice(losses_of, p, np.ones(3, bool), 1, 2, rng)
+  assert abs(seen / 8000 - 0.29286) < 5 * 0.0051
+
+
+def test_a_policy_that_needs_losses_says_so():
+  situation = selection.Situation(
+    np.ones(3), np.full(3, 1 / 3), np.ones(3, bool), 1
+  )
+  with pytest.raises(ValueError, match='losses_of'):
+    selection.POLICIES['power_of_choice'](situation, _rng())
 
 
 def test_f3ast_by_hand():
@@ -108,6 +206,61 @@ def test_infinite_scores_come_first():
     int(selection.top_k(scores, everyone, 1, _rng(s))[0]) for s in range(20)
   }
   assert drawn == {1, 3}
+
+
+@st.composite
+def _scores_and_masks(draw):
+  n = draw(st.integers(1, 60))
+  # Few values, so that many tie.
+  values = st.sampled_from([0.0, 1e-300, 0.5, 1.0, 2.0, 1e300, np.inf])
+  scores = draw(
+    st.lists(values | st.floats(0, 1), min_size=n, max_size=n)
+  )
+  mask = draw(st.lists(st.booleans(), min_size=n, max_size=n))
+  return np.array(scores), np.array(mask), draw(st.integers(0, n + 1))
+
+
+@hypothesis.given(
+  _scores_and_masks(), st.sampled_from([1, 4, 2**16]), st.integers(0, 99)
+)
+@hypothesis.settings(max_examples=500)
+def test_top_k_is_what_sorting_gives(case, sample, seed):
+  scores, available, k = case
+  with pytest.MonkeyPatch.context() as patch:
+    patch.setattr(selection, '_SAMPLE', sample)  # Or few are never sampled.
+    # Who is away may have any score.
+    seen = np.where(available, scores, np.nan)
+    chosen = selection.top_k(seen, available, k, _rng(seed))
+  best = sorted(scores[available], reverse=True)[:k]
+  assert available[chosen].all() and (np.diff(chosen) > 0).all()
+  np.testing.assert_allclose(
+    sorted(scores[chosen], reverse=True), best, rtol=2.1e-9
+  )
+
+
+@pytest.mark.parametrize('sample', [4, 2**16])
+def test_ties_of_top_k_are_fair_whoever_was_sampled(monkeypatch, sample):
+  monkeypatch.setattr(selection, '_SAMPLE', sample)
+  # One is above, 19 tie, 20 are away; each of the 19 is in with 4/19.
+  scores = np.ones(40)
+  scores[7] = 2
+  available = np.arange(40) < 20
+  counts = np.zeros(40)
+  for seed in range(4000):
+    counts[selection.top_k(scores, available, 5, _rng(seed))] += 1
+  assert counts[7] == 4000 and counts[20:].sum() == 0
+  tied = counts[np.delete(np.arange(20), 7)]
+  # 842 times, sd 26.
+  assert (np.abs(tied - 4000 * 4 / 19) < 5 * 26).all()
+
+
+def test_nan_is_found_beside_what_is_sampled(monkeypatch):
+  monkeypatch.setattr(selection, '_SAMPLE', 1)
+  for place in range(30):
+    scores = np.ones(30)
+    scores[place] = np.nan
+    with pytest.raises(ValueError, match='NaN'):
+      selection.top_k(scores, np.ones(30, bool), 2, _rng())
 
 
 def test_nan_scores_are_refused():

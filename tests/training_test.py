@@ -7,29 +7,25 @@ import pandas as pd
 import pytest
 
 from f3ast_tff import config as config_lib
-from f3ast_tff import rates
 from f3ast_tff import training
 from f3ast_tff.datasets import synthetic
 from f3ast_tff.models import softmax
 
-_RATES = config_lib.LearningRates(0.05, 1.0, 0.001)
+_STEP_SIZES = {
+  name: config_lib.LearningRates(0.002, rate, 0.001)
+  for name, rate in (
+    ('sgd', 1.0),
+    ('momentum', 0.1),
+    ('adam', 0.02),
+    ('yogi', 0.02),
+    ('adagrad', 0.02),
+  )
+}
 
 
 def _config(**changes):
   changes = {'rounds': 4, 'eval_every': 2, 'clients_per_round': '3', **changes}
-  return config_lib.Config(**changes).with_learning_rates(_RATES)
-
-
-@pytest.mark.parametrize(
-  'avail, expected',
-  [('smartphones', rates.POSITIVE), ('scarce', rates.UNCORRELATED)],
-)
-def test_auto_takes_the_form_of_h_that_fits_the_availability(avail, expected):
-  p = np.full(5, 0.2)
-  environment = training.build_environment(_config(avail=avail), p)
-  assert environment.correlation == expected
-  forced = _config(avail=avail, correlation='positive')
-  assert training.build_environment(forced, p).correlation == rates.POSITIVE
+  return config_lib.Config(**changes).resolve(_STEP_SIZES)
 
 
 @pytest.mark.parametrize('algorithm', config_lib.ALGORITHMS)
@@ -40,8 +36,6 @@ def test_every_algorithm_trains(algorithm, tmp_path):
     local_epochs=2,
     rate_init='p',
     beta=1e-6,
-    client_learning_rate=0.002,
-    server_learning_rate=0.02 if algorithm.endswith('adam') else 1.0,
   )
   task = training.Task(synthetic.load(num_clients=8, seed=1), softmax.build())
   training.run(config, task, tmp_path)
@@ -49,12 +43,53 @@ def test_every_algorithm_trains(algorithm, tmp_path):
   rounds = pd.read_csv(tmp_path / 'rounds.csv')
   assert metrics['loss'].iloc[-1] < np.log(10)  # Better than zero weights.
   present = rounds[rounds['selected'] > 0]
-  if algorithm in ('fedavg', 'fedadam'):
+  if algorithm in ('fedavg', 'fedadam', 'power_of_choice'):
     np.testing.assert_allclose(present['sum_of_weights'], 1.0, rtol=1e-6)
   else:  # With r(0) = p the weights p / r are 1 each at first: they sum to |S|.
     np.testing.assert_allclose(
       rounds['sum_of_weights'], rounds['selected'], rtol=1e-3
     )
+
+
+@pytest.mark.parametrize('optimizer', config_lib.SERVER_OPTIMIZERS)
+def test_every_server_optimizer_trains(optimizer, tmp_path):
+  config = _config(server_optimizer=optimizer, avail='always', proximal=0.1)
+  task = training.Task(synthetic.load(num_clients=8, seed=1), softmax.build())
+  training.run(config, task, tmp_path)
+  metrics = pd.read_csv(tmp_path / 'metrics.csv')
+  assert metrics['loss'].iloc[-1] < np.log(10)
+
+
+@pytest.mark.parametrize('selection', ['uniform', 'fixed_policy'])
+def test_other_selections_train(selection, tmp_path):
+  config = _config(selection=selection, avail='home_devices')
+  task = training.Task(synthetic.load(num_clients=8, seed=1), softmax.build())
+  training.run(config, task, tmp_path)
+  metrics = pd.read_csv(tmp_path / 'metrics.csv')
+  assert metrics['loss'].iloc[-1] < np.log(10)
+
+
+def test_power_of_choice_takes_the_highest_losses(tmp_path):
+  # One round from zero weights, at which every loss is ln 10: then a second
+  # one, whose cohort must be the clients with the highest losses of all.
+  dataset = synthetic.load(num_clients=8, seed=1)
+  model = softmax.build()
+  task = training.Task(dataset, model)
+  config = _config(algorithm='power_of_choice', avail='always', rounds=1)
+  training.run(config, task, tmp_path / 'one')
+  weights = np.load(tmp_path / 'one' / 'model.npz')
+  kernel, bias = weights['trainable_0'], weights['trainable_1']
+  losses = []
+  for examples in dataset.train:
+    logits = (examples['x'] @ kernel + bias).astype(np.float64)
+    logits -= logits.max(axis=1, keepdims=True)
+    log_p = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
+    losses.append(-log_p[np.arange(len(log_p)), examples['y']].mean())
+  config = _config(algorithm='power_of_choice', avail='always', rounds=2)
+  training.run(config, task, tmp_path / 'two')
+  rounds = pd.read_csv(tmp_path / 'two' / 'rounds.csv')
+  chosen = set(map(int, rounds['clients'].iloc[1].split()))
+  assert chosen == set(np.argsort(losses)[-3:])
 
 
 def test_more_clients_per_round_than_there_are(tmp_path):

@@ -137,6 +137,9 @@ def _dataset(
     test={'x': central_crop(arrays['test_x']), 'y': arrays['test_y']},
     test_owner=np.repeat(np.arange(len(sizes)), sizes),
     augment=augment,
+    as_tested=lambda examples: {
+      **examples, 'x': central_crop(examples['x'])
+    },
     is_sample=is_sample,
   )
 

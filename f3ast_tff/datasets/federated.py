@@ -21,6 +21,8 @@ class FederatedDataset:
       averages are over these; they need not be the training clients.
     augment: Maps (examples, generator) to the examples of one local epoch, e.g.
       with random crops; None leaves them as they are.
+    as_tested: Maps training examples to the form that test examples have, for
+      the losses that Power-of-Choice asks for; None leaves them as they are.
     is_sample: Whether this is a tiny stand-in instead of the real data.
   """
 
@@ -29,6 +31,7 @@ class FederatedDataset:
   test: Examples
   test_owner: np.ndarray
   augment: Optional[Callable[[Examples, np.random.Generator], Examples]] = None
+  as_tested: Optional[Callable[[Examples], Examples]] = None
   is_sample: bool = False
 
   @property
@@ -40,3 +43,13 @@ class FederatedDataset:
   def p(self) -> np.ndarray:
     """Each client's share of the training examples."""
     return self.num_examples / self.num_examples.sum()
+
+  @property
+  def num_predictions(self) -> np.ndarray:
+    """How many labels each client has; 0 is the padding of sequences."""
+    return np.array([
+      len(examples['y'])
+      if examples['y'].ndim == 1
+      else np.count_nonzero(examples['y'])
+      for examples in self.train
+    ])

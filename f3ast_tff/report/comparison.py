@@ -1,7 +1,8 @@
 """Methods side by side: a table and curves over seeds, from runs' files."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 import pathlib
+from typing import Any
 
 import matplotlib
 
@@ -10,6 +11,7 @@ matplotlib.use('Agg')
 import matplotlib.pyplot as plt  # noqa: E402
 import pandas as pd  # noqa: E402
 
+from f3ast_tff import config as config_lib  # noqa: E402
 from f3ast_tff import run_directory  # noqa: E402
 from f3ast_tff.report import run_summary  # noqa: E402
 
@@ -17,6 +19,7 @@ from f3ast_tff.report import run_summary  # noqa: E402
 STYLES: Mapping[str, tuple[str, str, str]] = {
   'fedavg': ('FedAvg', run_summary.ORANGE, '--'),
   'f3ast': ('F3AST', run_summary.BLUE, '-'),
+  'power_of_choice': ('PoC', run_summary.GREY, ':'),
   'fedadam': ('FedAdam', run_summary.PINK, '--'),
   'f3ast_adam': ('F3AST+Adam', run_summary.GREEN, '-'),
 }
@@ -30,11 +33,68 @@ _COLUMNS = {
 }
 
 
+# Colours and lines of methods that are not among the paper's.
+_OTHER_COLORS = ('#E69F00', '#56B4E9', '#F0E442', '#000000')
+
+
+def style_of(method: str, place: int) -> tuple[str, str, str]:
+  """Returns the name, colour and line of a method.
+
+  Args:
+    method: From `load`.
+    place: Its place among those that are not the paper's five.
+
+  Returns:
+    Name, colour and line style of Matplotlib.
+  """
+  color = _OTHER_COLORS[place % len(_OTHER_COLORS)]
+  return STYLES.get(method, (method, color, '-.'))
+
+
+def _in_order(methods: Iterable[str]) -> list[str]:
+  """Returns the paper's methods in its order, then others by name."""
+  found = set(methods)
+  return [m for m in STYLES if m in found] + sorted(found - set(STYLES))
+
+
+def _styles(methods: Iterable[str]) -> dict[str, tuple[str, str, str]]:
+  ordered = _in_order(methods)
+  others = [method for method in ordered if method not in STYLES]
+  return {
+    method: style_of(method, others.index(method) if method in others else 0)
+    for method in ordered
+  }
+
+
+def _labels(all_settings: Sequence[Mapping[str, Any]]) -> list[str]:
+  """Returns a name for each run: its method, and in what it differs.
+
+  Runs of one method with different settings, other than the seed, are not
+  seeds of the same thing; the settings that differ become part of the name.
+  """
+  methods = [config_lib.method_name(settings) for settings in all_settings]
+  labels = []
+  for method, settings in zip(methods, all_settings):
+    same = [s for m, s in zip(methods, all_settings) if m == method]
+    extra = [
+      f'{name}={value}'
+      for name, value in settings.items()
+      if name != 'seed'
+      and any(other.get(name, value) != value for other in same)
+    ]
+    labels.append(', '.join([method, *extra]))
+  return labels
+
+
 def load(folders: Sequence[pathlib.Path]) -> pd.DataFrame:
-  """Returns the metrics of finished runs, with their algorithm and seed."""
+  """Returns the metrics of finished runs, with their method and seed."""
+  all_settings = [
+    run_directory.read_config(folder)['settings'] for folder in folders
+  ]
   frames = []
-  for folder in folders:
-    settings = run_directory.read_config(folder)['settings']
+  for folder, settings, label in zip(
+    folders, all_settings, _labels(all_settings)
+  ):
     if settings.get('data_source') == 'sample':
       raise ValueError(
         f'{folder} is a run on sample data, not a result; leave it out.'
@@ -44,9 +104,7 @@ def load(folders: Sequence[pathlib.Path]) -> pd.DataFrame:
     rounds = pd.read_csv(folder / 'rounds.csv').set_index('round')
     recent = rounds['sum_of_weights'].rolling(run_summary.LAST_ROUNDS, 1).mean()
     metrics['sum_of_weights'] = recent.loc[metrics['round']].to_numpy()
-    frames.append(
-      metrics.assign(algorithm=settings['algorithm'], seed=settings['seed'])
-    )
+    frames.append(metrics.assign(algorithm=label, seed=settings['seed']))
   return pd.concat(frames, ignore_index=True)
 
 
@@ -67,8 +125,7 @@ def table(metrics: pd.DataFrame) -> pd.DataFrame:
   by_method = by_seed.groupby('algorithm')
   result = by_method.agg(['mean', 'std'])
   result['seeds'] = by_method.size()
-  order = [name for name in STYLES if name in result.index]
-  return result.loc[order]
+  return result.loc[_in_order(result.index)]
 
 
 def differences(metrics: pd.DataFrame) -> list[str]:
@@ -110,7 +167,7 @@ def markdown(summary: pd.DataFrame) -> str:
         f'{cell} ± {row[(column, "std")]:.3f}'
         for cell, column in zip(cells, _COLUMNS)
       ]
-    rows.append([STYLES[algorithm][0], *cells, str(num_seeds)])
+    rows.append([style_of(algorithm, 0)[0], *cells, str(num_seeds)])
   widths = [
     max(len(row[i]) for row in (header, *rows)) for i in range(len(header))
   ]
@@ -135,10 +192,8 @@ def draw(metrics: pd.DataFrame, title: str, path: pathlib.Path) -> None:
     1, 2, figsize=(10, 4), layout='constrained'
   )
   for axes, column in zip(panels, ('accuracy', 'loss')):
-    for algorithm, (name, color, line) in STYLES.items():
+    for algorithm, (name, color, line) in _styles(metrics['algorithm']).items():
       runs = metrics[metrics['algorithm'] == algorithm]
-      if runs.empty:
-        continue
       by_round = runs.groupby('round')[column]
       mean, sd = by_round.mean(), by_round.std().fillna(0)
       axes.plot(mean.index, mean, color=color, linestyle=line, label=name)

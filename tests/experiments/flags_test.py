@@ -22,7 +22,9 @@ _RATES = {
 }
 _ROUNDS = {'cifar100': 1000, 'shakespeare': 500, 'synthetic': 500}
 _BATCH = {'cifar100': 20, 'shakespeare': 4, 'synthetic': 20}
-_ALGORITHMS = ('fedavg', 'f3ast', 'fedadam', 'f3ast_adam')
+_ALGORITHMS = (
+  'fedavg', 'f3ast', 'power_of_choice', 'fedadam', 'f3ast_adam'
+)
 _AVAILS = ('always', 'scarce', 'home_devices', 'smartphones', 'uneven')
 
 # Reads each file by the experiment's own flags; prints the settings by file.
@@ -93,6 +95,7 @@ def test_every_file_says_what_its_name_and_its_source_say(experiment):
     assert settings['rounds'] == _ROUNDS[experiment]
     assert settings['batch_size'] == _BATCH[experiment]
     assert (settings['clients_per_round'], settings['beta']) == ('10', 0.001)
+    assert settings['protocol'] == 'paper' and settings['num_candidates'] == 30
 
 
 def test_every_file_names_its_source_and_its_command():

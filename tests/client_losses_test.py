@@ -1,0 +1,141 @@
+"""Tests of `client_losses` on the real TFF runtime."""
+
+import sys
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from f3ast_tff import client_losses
+from f3ast_tff import client_optimizers
+from f3ast_tff import local_training
+from f3ast_tff import packing
+from f3ast_tff.datasets import synthetic
+from f3ast_tff.models import softmax
+
+_DATA = synthetic.load(num_clients=4, seed=1)
+_EXAMPLES = [{f: e[f][:70] for f in e} for e in _DATA.train]  # 45 to 70 each.
+_LAYOUT = packing.layout_of(_EXAMPLES[0])
+_BATCH = 20
+
+pytestmark = pytest.mark.usefixtures('tff_worker')
+
+
+def _weights():
+  rng = np.random.default_rng(3)
+  kernel = rng.normal(0, 0.3, (60, 10)).astype(np.float32)
+  return kernel, rng.normal(0, 0.3, 10).astype(np.float32)
+
+
+def _mean_loss(weights, examples):
+  """Cross-entropy by hand, in float64."""
+  logits = examples['x'].astype(np.float64) @ weights[0] + weights[1]
+  logits -= logits.max(axis=1, keepdims=True)
+  log_p = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
+  return -log_p[np.arange(len(log_p)), examples['y']].mean()
+
+
+def _packed(index, examples=None, batch_size=_BATCH):
+  examples = _EXAMPLES[index] if examples is None else examples
+  rows = packing.to_rows(_LAYOUT, examples)
+  return packing.pack(rows, index, 0.0, batch_size)
+
+
+def _model_weights(weights):
+  return tff.learning.models.ModelWeights(tuple(weights), ())
+
+
+def test_losses_of_packed_clients_by_hand():
+  losses_of = client_losses.on_packed(softmax.build(), 4, _LAYOUT, _BATCH)
+  absent = packing.absent(_LAYOUT, _BATCH)
+  got = losses_of(_model_weights(_weights()), [_packed(3), absent, _packed(1)])
+  expected = [_mean_loss(_weights(), _EXAMPLES[k]) for k in (1, 3)]
+  np.testing.assert_allclose(got[[1, 3]], expected, rtol=1e-5)
+  np.testing.assert_array_equal(got[[0, 2]], [0, 0])
+
+
+def test_a_loss_that_is_not_finite_stays_with_its_client():
+  losses_of = client_losses.on_packed(softmax.build(), 4, _LAYOUT, _BATCH)
+  bad = {**_EXAMPLES[2], 'x': np.full_like(_EXAMPLES[2]['x'], np.nan)}
+  got = losses_of(_model_weights(_weights()), [_packed(2, bad), _packed(0)])
+  assert np.isnan(got[2])
+  np.testing.assert_allclose(
+    got[0], _mean_loss(_weights(), _EXAMPLES[0]), rtol=1e-5
+  )
+
+
+def test_an_empty_client_has_loss_0():
+  losses_of = client_losses.on_packed(softmax.build(), 4, _LAYOUT, _BATCH)
+  nothing = {name: array[:0] for name, array in _EXAMPLES[0].items()}
+  got = losses_of(_model_weights(_weights()), [_packed(0, nothing)])
+  np.testing.assert_array_equal(got, np.zeros(4))
+
+
+def test_losses_during_training_by_hand():
+  # Batches of 20 of 45 examples; each loss is before its step, and the mean
+  # weighs the last batch by its 5 examples.
+  rate = 0.1
+  kernel, bias = (w.astype(np.float64) for w in _weights())
+  examples = {name: array[:45] for name, array in _EXAMPLES[0].items()}
+  total = 0.0
+  for i in range(0, 45, _BATCH):
+    x = examples['x'][i : i + _BATCH].astype(np.float64)
+    y = examples['y'][i : i + _BATCH]
+    total += _mean_loss((kernel, bias), {'x': x, 'y': y}) * len(y)
+    logits = x @ kernel + bias
+    logits -= logits.max(axis=1, keepdims=True)
+    error = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    error[np.arange(len(y)), y] -= 1
+    gradients = x.T @ error / len(y), error.mean(axis=0)
+    norm = np.sqrt(sum((g**2).sum() for g in gradients))
+    assert norm > 1  # Or clipping would not be tested.
+    kernel, bias = (
+      w - rate * g / norm for w, g in zip((kernel, bias), gradients)
+    )
+  losses_of = client_losses.during_training(
+    softmax.build().functional,
+    client_optimizers.clipped(tff.learning.optimizers.build_sgdm(rate), 1.0),
+    4,
+    _LAYOUT,
+    _BATCH,
+  )
+  got = losses_of(_model_weights(_weights()), [_packed(0, examples)])
+  np.testing.assert_allclose(got[0], total / 45, rtol=1e-5)
+
+
+def _keras_model():
+  dense = tf.keras.layers.Dense(10, input_shape=(60,))
+  return tff.learning.models.from_keras_model(
+    tf.keras.Sequential([dense]),
+    input_spec=(
+      tf.TensorSpec([None, 60], tf.float32), tf.TensorSpec([None], tf.int32)
+    ),
+    loss=tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+  )
+
+
+@pytest.mark.parametrize(
+  'model',
+  [softmax.build().functional, _keras_model],
+  ids=['functional', 'keras'],
+)
+def test_losses_of_clients_with_datasets_by_hand(model):
+  losses_of = client_losses.on_datasets(model, 4)
+
+  def participant(k):
+    elements = (_EXAMPLES[k]['x'], _EXAMPLES[k]['y'])
+    dataset = tf.data.Dataset.from_tensor_slices(elements).batch(_BATCH)
+    return local_training.Participant(dataset, np.int32(k), np.float32(0))
+
+  weights = _model_weights(_weights())
+  if model is _keras_model:
+    weights = tff.learning.models.ModelWeights(list(_weights()), [])
+  got = losses_of(weights, [participant(0), participant(2)])
+  expected = [_mean_loss(_weights(), _EXAMPLES[k]) for k in (0, 2)]
+  np.testing.assert_allclose(got[[0, 2]], expected, rtol=1e-5)
+  np.testing.assert_array_equal(got[[1, 3]], [0, 0])
+
+
+if __name__ == '__main__':
+  sys.exit(pytest.main([__file__, *sys.argv[1:]]))

@@ -1,0 +1,94 @@
+"""Every method under every availability model, through the real command line.
+
+Each run is tiny. What is checked is what holds for any run: who took part was
+there, as many as were allowed, and with the weights of the method.
+"""
+
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from f3ast_tff import availability
+from f3ast_tff import config as config_lib
+
+
+def _run(folder, *flags):
+  return subprocess.run(
+    [
+      sys.executable,
+      '-m',
+      'experiments.synthetic',
+      '--num_clients=12',
+      '--rounds=3',
+      '--clients_per_round=4',
+      '--eval_every=3',
+      f'--output_dir={folder}',
+      *flags,
+    ],
+    capture_output=True,
+    text=True,
+    timeout=300,
+  )
+
+
+@pytest.mark.parametrize('avail', availability.MODELS)
+@pytest.mark.parametrize('algorithm', config_lib.ALGORITHMS)
+def test_every_method_under_every_availability(algorithm, avail, tmp_path):
+  done = _run(tmp_path / 'run', f'--algorithm={algorithm}', f'--avail={avail}')
+  assert (done.returncode, done.stderr) == (0, '')
+  clients = pd.read_csv(tmp_path / 'run' / 'clients.csv')
+  rounds = pd.read_csv(
+    tmp_path / 'run' / 'rounds.csv', keep_default_na=False
+  )
+  model = availability.MODELS[avail](clients['p'].to_numpy(), 0)
+  for t, row in enumerate(rounds.itertuples(), 1):
+    chosen = [int(k) for k in row.clients.split()]
+    assert model(t)[chosen].all()
+    assert len(chosen) == row.selected == min(4, model(t).sum())
+    if algorithm in ('fedavg', 'fedadam', 'power_of_choice') and chosen:
+      assert row.sum_of_weights == pytest.approx(1.0)
+  metrics = pd.read_csv(tmp_path / 'run' / 'metrics.csv')
+  assert np.isfinite(metrics['loss']).all()
+
+
+@pytest.mark.parametrize(
+  'flags',
+  [
+    ('--selection=fixed_policy', '--avail=smartphones'),
+    ('--selection=uniform', '--server_optimizer=yogi', '--proximal=0.5'),
+    ('--algorithm=power_of_choice', '--protocol=released'),
+    ('--algorithm=fedadam', '--protocol=released', '--avail=smartphones'),
+  ],
+)
+def test_parts_and_protocols_on_the_command_line(flags, tmp_path):
+  done = _run(tmp_path / 'run', *flags)
+  assert (done.returncode, done.stderr) == (0, '')
+  if 'fixed_policy' in flags[0]:
+    policy = pd.read_csv(tmp_path / 'run' / 'fixed_policy.csv')
+    np.testing.assert_allclose(
+      policy['realised'], policy['target'], atol=0.01
+    )
+
+
+@pytest.mark.parametrize(
+  'flag, message',
+  [
+    ('--selection=best', 'fixed_policy'),
+    ('--protocol=almost', 'protocol must be paper, released'),
+    ('--proximal=-1', 'proximal must be at least 0'),
+    ('--num_candidates=0', 'num_candidates must be at least 1'),
+  ],
+)
+def test_wrong_flags_end_with_one_sentence(flag, message, tmp_path):
+  done = _run(tmp_path / 'run', flag)
+  assert done.returncode == 2
+  assert done.stderr.startswith('error: ') and done.stderr.count('\n') == 1
+  assert message in done.stderr
+  assert not (tmp_path / 'run').exists()
+
+
+if __name__ == '__main__':
+  sys.exit(pytest.main([__file__, *sys.argv[1:]]))
