@@ -222,7 +222,8 @@ def fit(
     blocks[members] = place
   wanted = target > 0
   keep = np.zeros(target.size)
-  keep[wanted] = np.minimum(1.0, target[wanted] / base[wanted])
+  keep[wanted] = target[wanted] / base[wanted]
+  keep[keep > 1 - 1e-9] = 1.0  # But for rounding.
   blocks = np.unique(blocks, return_inverse=True)[1]
   prices = _fit_prices(population, base, blocks, seed, iterations)
   measured = np.array([
