@@ -46,7 +46,7 @@ class Contender(NamedTuple):
 
   Attributes:
     process: A TFF learning process.
-    bring: Maps a client to what it brings to a round.
+    bring: Maps a cohort to what it brings to a round.
     worker: The arguments of `runtime.worker`.
   """
 
@@ -56,11 +56,11 @@ class Contender(NamedTuple):
 
 
 def _tasks():
-  """Returns by task its `training.Task`, batch size and stock model."""
+  """Returns by task its `engine.Task`, batch size and stock model."""
   import tensorflow as tf
   import tensorflow_federated as tff
 
-  from f3ast_tff import training
+  from f3ast_tff import engine
   from f3ast_tff.datasets import cifar100
   from f3ast_tff.datasets import shakespeare
   from f3ast_tff.datasets import synthetic
@@ -80,7 +80,7 @@ def _tasks():
         input_spec=model.functional.input_spec,
       )
 
-    return training.Task(synthetic.load(), model), 20, keras_model
+    return engine.Task(synthetic.load(), model), 20, keras_model
 
   def shakespeare_task():
     stock = baselines.shakespeare.create_character_prediction_task(
@@ -89,7 +89,7 @@ def _tasks():
       use_synthetic_data=True,  # Only the model is taken.
     )
     dataset = shakespeare.load(data_dir=cli.data_dir(_DATA_DIR.value))
-    task = training.large_task(dataset, character_lstm.build())
+    task = engine.Task(dataset, character_lstm.build())
     return task, 4, stock.model_fn
 
   def cifar100_task():
@@ -101,7 +101,7 @@ def _tasks():
       use_synthetic_data=True,  # Only the model is taken.
     )
     dataset = cifar100.load(data_dir=cli.data_dir(_DATA_DIR.value))
-    task = training.large_task(dataset, resnet.build())
+    task = engine.Task(dataset, resnet.build())
     return task, 20, stock.model_fn
 
   return {
@@ -131,10 +131,14 @@ def _contenders(task, batch_size: int, keras_model) -> dict[str, Contender]:
   if dataset.augment is None:  # As in `training`.
     to_rows = functools.cache(to_rows)
 
-  def bring_packed(k):
-    rows = to_rows(k)
-    order = rng.permutation(len(rows))
-    return packing.pack(rows[order], k, 1 / _COHORT, batch_size)
+  def bring_packed(cohort):
+    members = []
+    for k in cohort:
+      rows = to_rows(k)
+      order = rng.permutation(len(rows))
+      members.append(packing.Member(rows[order], k, 1 / _COHORT))
+    hands = packing.deal(members, batch_size, task.num_arrays)
+    return [packing.pack(hand, layout, batch_size) for hand in hands]
 
   with tf.Graph().as_default():  # Keeps the variables out of the way.
     x_spec, y_spec = keras_model().input_spec
@@ -159,16 +163,15 @@ def _contenders(task, batch_size: int, keras_model) -> dict[str, Contender]:
         layout,
         batch_size,
         client_optimizer=sgd(0.01),
-        jit_compile=task.jit_compile,
-      ),
+          ),
       bring_packed,
-      {'threads': task.threads, 'concurrent_clients': task.concurrent_clients},
+      {'threads': task.threads},
     ),
     'stock TFF': Contender(
       tff.learning.algorithms.build_weighted_fed_avg(
         keras_model, sgd(0.01), sgd(1.0)
       ),
-      bring_dataset,
+      lambda cohort: [bring_dataset(k) for k in cohort],
       {},
     ),
   }
@@ -183,8 +186,7 @@ def _time_block(contender: Contender, cohorts) -> tuple[list[float], int]:
     state = contender.process.initialize()
     for cohort in [*cohorts, *cohorts]:
       began = time.perf_counter()
-      clients = [contender.bring(k) for k in cohort]
-      state = contender.process.next(state, clients).state
+      state = contender.process.next(state, contender.bring(cohort)).state
       seconds.append(time.perf_counter() - began)
     with open(f'/proc/{worker.pid}/status') as status:
       peak = next(line for line in status if line.startswith('VmHWM'))

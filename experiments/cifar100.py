@@ -46,11 +46,11 @@ def _task_settings():
 
 def _build_task(config):
   # Here, because TensorFlow takes seconds to import.
-  from f3ast_tff import training
+  from f3ast_tff import engine
   from f3ast_tff.datasets import cifar100
   from f3ast_tff.models import resnet
 
-  return training.large_task(
+  return engine.Task(
     dataset=cifar100.load(
       _DATA_SOURCE.value, cli.data_dir(_DATA_DIR.value), config.seed
     ),

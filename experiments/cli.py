@@ -145,7 +145,7 @@ def run(
     name: The task's name.
     task_settings: Returns the settings that only this task has, from its flags;
       they are recorded beside the common ones.
-    build_task: Maps the settings to the `training.Task`. It may import
+    build_task: Maps the settings to the `engine.Task`. It may import
       TensorFlow; this module does not, so that `--help` and wrong flags answer
       at once.
     learning_rates: The default step sizes of each server optimizer.

@@ -34,14 +34,14 @@ def _task_settings():
 
 def _build_task(config):
   # Here, because TensorFlow takes seconds to import.
-  from f3ast_tff import training
+  from f3ast_tff import engine
   from f3ast_tff.datasets import synthetic
   from f3ast_tff.models import softmax
 
   dataset = synthetic.load(
     _ALPHA.value, _ALPHA.value, _NUM_CLIENTS.value, config.seed
   )
-  return training.Task(dataset, softmax.build())
+  return engine.Task(dataset, softmax.build())
 
 
 def main() -> None:

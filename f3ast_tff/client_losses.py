@@ -1,8 +1,8 @@
 """What Power-of-Choice asks: the global model's loss at some clients.
 
 These are federated computations of their own, beside the process that trains,
-so that neither sums over clients twice. A client reports a vector with its loss
-at its own index, and the server sees the sum of the vectors.
+so that neither sums over clients twice. A participant reports a vector with the
+loss of a client at its own index, and the server sees the sum of the vectors.
 """
 
 import collections
@@ -18,34 +18,36 @@ from f3ast_tff import packed_training
 from f3ast_tff import packing
 from f3ast_tff.models import functional
 
-# A client's part: maps (weights, what the client brings) to (index, loss).
-_Report = Callable[[Any, Any], tuple[tf.Tensor, tf.Tensor]]
+# Maps (weights, what a participant brings) to a vector with the losses of its
+# clients at their indices, 0 elsewhere.
+_Report = Callable[[Any, Any], tf.Tensor]
+
+
+def _at(index: tf.Tensor, loss: tf.Tensor, num_clients: int) -> tf.Tensor:
+  """Returns a vector with the loss at the client's index."""
+  # Not a product: a loss that is not finite must stay in its own entry.
+  return tf.where(tf.equal(tf.range(num_clients), index), loss, 0.0)
 
 
 def _collect(
   report: _Report,
   weights_type: tff.types.Type,
   participant_type: tff.types.Type,
-  num_clients: int,
 ) -> tff.framework.ConcreteComputation:
-  """Returns the computation that gathers what clients report."""
-
-  @tff.tensorflow.computation(weights_type, participant_type)
-  def own_entry(weights, participant):
-    index, loss = report(weights, participant)
-    # Not a product: a loss that is not finite must stay in its own entry.
-    is_own = tf.equal(tf.range(num_clients), index)
-    return tf.where(is_own, loss, 0.0)
+  """Returns the computation that gathers what participants report."""
+  local_report = tff.tensorflow.computation(
+    report, (weights_type, participant_type)
+  )
 
   @tff.federated_computation(
     tff.types.FederatedType(weights_type, tff.SERVER),
     tff.types.FederatedType(participant_type, tff.CLIENTS),
   )
   def losses(weights, participants):
-    entries = tff.federated_map(
-      own_entry, (tff.federated_broadcast(weights), participants)
+    reports = tff.federated_map(
+      local_report, (tff.federated_broadcast(weights), participants)
     )
-    return tff.federated_sum(entries)
+    return tff.federated_sum(reports)
 
   return losses
 
@@ -132,7 +134,8 @@ def on_datasets(
       loss_sum, count = examples.reduce((zero, zero), add)
       return tf.math.divide_no_nan(loss_sum, count)
 
-    return participant.index, mean_loss(weights, participant.examples)
+    loss = mean_loss(weights, participant.examples)
+    return _at(participant.index, loss, num_clients)
 
   return _collect(
     report,
@@ -140,7 +143,6 @@ def on_datasets(
     tff.types.to_type(
       local_training.Participant(examples_type, np.int32, np.float32)
     ),
-    num_clients,
   )
 
 
@@ -149,7 +151,6 @@ def on_packed(
   num_clients: int,
   layout: packing.Layout,
   batch_size: int,
-  jit_compile: bool = True,
 ) -> tff.framework.ConcreteComputation:
   """Builds the losses of packed clients.
 
@@ -158,54 +159,50 @@ def on_packed(
     num_clients: N.
     layout: The layout of the clients' examples.
     batch_size: The batch size with which clients are packed.
-    jit_compile: Whether XLA compiles it.
 
   Returns:
-    A computation of (model weights at the server, list of packed clients) that
+    A computation of (model weights at the server, list of packed arrays) that
     returns the mean loss of each client at its index, 0 elsewhere.
   """
   weights_type = local_training.initial_weights_of(
     model.functional
   ).type_signature.result
 
-  def mean_loss(weights, packed, num_examples):
-    def add(batch, loss_sum, count):
-      fields, mask = packed_training.read_batch(
-        packed, batch, batch_size, num_examples, layout
-      )
+  def losses(trainable, non_trainable, packed):
+    def step(own, batch):
       output = model.functional.predict_on_batch(
-        weights, fields['x'], training=False
+        (trainable, non_trainable), batch.fields['x'], training=False
       )
-      losses, _, counts = model.per_example(output, fields['y'])
+      values, _, counts = model.per_example(output, batch.fields['y'])
       # Not a product, because a row that only fills up may have any loss.
-      is_example = mask > 0
+      is_example = batch.mask > 0
       return (
-        batch + 1,
-        loss_sum + tf.reduce_sum(tf.where(is_example, losses, 0.0)),
-        count + tf.reduce_sum(tf.where(is_example, counts, 0.0)),
+        own[0] + tf.reduce_sum(tf.where(is_example, values, 0.0)),
+        own[1] + tf.reduce_sum(tf.where(is_example, counts, 0.0)),
       )
 
-    num_batches = (num_examples + batch_size - 1) // batch_size
-    _, loss_sum, count = tf.while_loop(
-      lambda batch, *_: batch < num_batches,
-      add,
-      (tf.constant(0), tf.constant(0.0), tf.constant(0.0)),
-      parallel_iterations=1,
+    def finish(totals, own, index, weight):
+      del weight
+      mean = tf.math.divide_no_nan(*own)
+      return totals + _at(index, mean, num_clients)
+
+    zero = tf.constant(0.0)
+    return packed_training.fold_clients(
+      packed,
+      layout,
+      batch_size,
+      (zero, zero),
+      step,
+      finish,
+      tf.zeros([num_clients]),
     )
-    return tf.math.divide_no_nan(loss_sum, count)
 
   def report(weights, packed):
-    num_examples, index, _ = packed_training.read_header(packed)
-    loss = tf.function(mean_loss, jit_compile=jit_compile)(
-      (tuple(weights.trainable), tuple(weights.non_trainable)),
-      packed,
-      num_examples,
+    return tf.function(losses)(
+      tuple(weights.trainable), tuple(weights.non_trainable), packed
     )
-    return index, loss
 
-  return _collect(
-    report, weights_type, packed_training.packed_type(layout), num_clients
-  )
+  return _collect(report, weights_type, packed_training.packed_type(layout))
 
 
 def during_training(
@@ -214,7 +211,6 @@ def during_training(
   num_clients: int,
   layout: packing.Layout,
   batch_size: int,
-  jit_compile: bool = True,
 ) -> tff.framework.ConcreteComputation:
   """Builds the mean losses during local training; see `released`.
 
@@ -224,27 +220,31 @@ def during_training(
     num_clients: N.
     layout: The layout of the clients' examples.
     batch_size: The size of a local batch.
-    jit_compile: Whether XLA compiles it.
 
   Returns:
     A computation as that of `on_packed`.
   """
   weights_type = local_training.initial_weights_of(model).type_signature.result
 
-  def report(weights, packed):
-    num_examples, index, _ = packed_training.read_header(packed)
-    train = packed_training.local_steps(
-      model, client_optimizer, layout, batch_size, jit_compile
-    )
-    _, loss_sum = train(
-      tuple(weights.trainable),
-      tuple(weights.non_trainable),
-      packed,
-      num_examples,
-    )
-    count = tf.cast(num_examples, tf.float32)
-    return index, tf.math.divide_no_nan(loss_sum, count)
+  def losses(trainable, non_trainable, packed):
+    def finish(totals, own, index, weight):
+      del weight
+      mean = tf.math.divide_no_nan(own.loss_sum, own.num_examples)
+      return totals + _at(index, mean, num_clients)
 
-  return _collect(
-    report, weights_type, packed_training.packed_type(layout), num_clients
-  )
+    return packed_training.fold_clients(
+      packed,
+      layout,
+      batch_size,
+      packed_training.untrained(client_optimizer, trainable),
+      packed_training.local_step(model, client_optimizer, non_trainable),
+      finish,
+      tf.zeros([num_clients]),
+    )
+
+  def report(weights, packed):
+    return tf.function(losses)(
+      tuple(weights.trainable), tuple(weights.non_trainable), packed
+    )
+
+  return _collect(report, weights_type, packed_training.packed_type(layout))

@@ -1,13 +1,14 @@
 """Local training on packed clients, the fast path.
 
-A participant is one array (see `packing`). Reading it, all local steps, and
-weighing the update are one TensorFlow computation, because what a round of a
-small model costs is passing values, not arithmetic.
+A participant of the TFF computation is one array, which holds one client or
+several (see `packing`). Reading it, all local steps of its clients one after
+the other, and the sum of their weighted updates are one TensorFlow computation,
+because what a round of a small model costs is passing values, not arithmetic.
 """
 
 import collections
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -16,27 +17,32 @@ import tensorflow_federated as tff
 from f3ast_tff import local_training
 from f3ast_tff import packing
 
-# Maps (trainable, non-trainable, packed, num_examples) to the trained weights
-# and the sum of the examples' losses.
-Train = Callable[[Any, Any, tf.Tensor, tf.Tensor], tuple[Any, tf.Tensor]]
+
+class Batch(NamedTuple):
+  """A batch of a client.
+
+  Attributes:
+    fields: The fields of its examples, by name.
+    mask: 1 for examples, 0 for rows that only fill up.
+  """
+
+  fields: collections.OrderedDict[str, tf.Tensor]
+  mask: tf.Tensor
 
 
 def packed_type(layout: packing.Layout) -> tff.types.TensorType:
-  """Returns the type of a packed client."""
+  """Returns the type of a packed array."""
   return tff.types.TensorType(np.uint8, [None, layout.width])
 
 
-def read_header(packed: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-  """Returns (num_examples, index, weight) from row 0 of a packed client."""
-  words = tf.reshape(packed[0, : packing.HEADER.itemsize], [3, 4])
-  num_examples, index = tf.unstack(tf.bitcast(words[:2], tf.int32))
-  return num_examples, index, tf.bitcast(words[2], tf.float32)
-
-
-def _read_fields(
-  rows: tf.Tensor, layout: packing.Layout
-) -> collections.OrderedDict[str, tf.Tensor]:
-  """Returns the fields of some rows as tensors with a leading axis."""
+def _read_batches(
+  packed: tf.Tensor,
+  num_clients: tf.Tensor,
+  layout: packing.Layout,
+  batch_size: int,
+) -> Batch:
+  """Returns all batches of an array, along a first axis."""
+  rows = tf.slice(packed, [1 + num_clients, 0], [-1, layout.width])
   fields: collections.OrderedDict[str, tf.Tensor] = collections.OrderedDict()
   start = 0
   for name, shape, kind in layout.fields:
@@ -44,27 +50,70 @@ def _read_fields(
     size = int(np.prod(shape, dtype=int)) * dtype.itemsize
     field = rows[:, start : start + size]
     if dtype.itemsize > 1:
-      field = tf.reshape(field, [rows.shape[0], *shape, dtype.itemsize])
+      field = tf.reshape(field, [-1, size // dtype.itemsize, dtype.itemsize])
       field = tf.bitcast(field, tf.dtypes.as_dtype(dtype))
     else:
       field = tf.cast(field, tf.dtypes.as_dtype(dtype))
-    fields[name] = tf.reshape(field, [rows.shape[0], *shape])
+    fields[name] = tf.reshape(field, [-1, batch_size, *shape])
     start += size
-  return fields
+  mask = tf.reshape(tf.cast(rows[:, -1], tf.float32), [-1, batch_size])
+  return Batch(fields, mask)
 
 
-def read_batch(
+def fold_clients(
   packed: tf.Tensor,
-  batch: tf.Tensor,
-  batch_size: int,
-  num_examples: tf.Tensor,
   layout: packing.Layout,
-) -> tuple[collections.OrderedDict[str, tf.Tensor], tf.Tensor]:
-  """Returns the fields of a batch, and 1 for its examples, 0 for filling."""
-  first = batch * batch_size
-  rows = tf.slice(packed, [1 + first, 0], [batch_size, layout.width])
-  is_example = first + tf.range(batch_size) < num_examples
-  return _read_fields(rows, layout), tf.cast(is_example, tf.float32)
+  batch_size: int,
+  start: Any,
+  step: Callable[[Any, Batch], Any],
+  finish: Callable[[Any, Any, tf.Tensor, tf.Tensor], Any],
+  totals: Any,
+) -> Any:
+  """Goes through the clients of a packed array, in TensorFlow.
+
+  TFF's worker does not compile with XLA, so each operation of a step counts:
+  what can be done for all batches at once is done before the loops.
+
+  Args:
+    packed: The array.
+    layout: The layout of its examples.
+    batch_size: The size of a batch.
+    start: What each client starts with, a structure of tensors.
+    step: Maps (what the client has so far, a batch) to what it has then.
+    finish: Maps (totals, what the client has in the end, its index, its weight)
+      to the new totals.
+    totals: The totals before the first client.
+
+  Returns:
+    The totals after the last client.
+  """
+  num_clients = tf.bitcast(packed[0, :4], tf.int32)
+  table = tf.slice(
+    packed, [1, 0], [num_clients, packing.CLIENT.itemsize]
+  )
+  table = tf.bitcast(tf.reshape(table, [-1, 4, 4]), tf.int32)
+  batches = _read_batches(packed, num_clients, layout, batch_size)
+
+  def train_client(number, totals):
+    index, weight, first, end = tf.unstack(table[number])
+
+    def next_batch(b, own):
+      batch = tf.nest.map_structure(lambda all_: tf.gather(all_, b), batches)
+      return b + 1, step(own, batch)
+
+    _, own = tf.while_loop(
+      lambda b, _: b < end, next_batch, (first, start), parallel_iterations=1
+    )
+    weight = tf.bitcast(weight, tf.float32)
+    return number + 1, finish(totals, own, index, weight)
+
+  _, totals = tf.while_loop(
+    lambda number, _: number < num_clients,
+    train_client,
+    (tf.constant(0), totals),
+    parallel_iterations=1,
+  )
+  return totals
 
 
 def check_loss_is_weighted_mean(
@@ -100,58 +149,62 @@ def check_loss_is_weighted_mean(
     )
 
 
-def local_steps(
-  model: tff.learning.models.FunctionalModel,
-  client_optimizer: tff.learning.optimizers.Optimizer,
-  layout: packing.Layout,
-  batch_size: int,
-  jit_compile: bool = True,
-) -> Train:
-  """Returns the function that trains on a packed client, in TensorFlow.
+class Trained(NamedTuple):
+  """A client after some of its local steps.
 
-  Args:
-    model: As in `build`.
-    client_optimizer: The optimizer of local training.
-    layout: The layout of the examples, with fields x and y.
-    batch_size: The size of a local batch.
-    jit_compile: Whether XLA compiles the loop.
-
-  Returns:
-    The function.
+  Attributes:
+    trainable: Its weights.
+    optimizer_state: The state of its optimizer.
+    loss_sum: The sum of its examples' losses, each before the step it is in.
+    num_examples: How many examples it has trained on.
   """
 
-  def train(received, non_trainable, packed, num_examples):
-    optimizer_state = client_optimizer.initialize(
-      tf.nest.map_structure(tf.TensorSpec.from_tensor, received)
+  trainable: Any
+  optimizer_state: Any
+  loss_sum: tf.Tensor
+  num_examples: tf.Tensor
+
+
+def untrained(
+  client_optimizer: tff.learning.optimizers.Optimizer, trainable: Any
+) -> Trained:
+  """Returns a client that has just received the model."""
+  specs = tf.nest.map_structure(tf.TensorSpec.from_tensor, trainable)
+  return Trained(
+    trainable,
+    client_optimizer.initialize(specs),
+    tf.constant(0.0),
+    tf.constant(0.0),
+  )
+
+
+def local_step(
+  model: tff.learning.models.FunctionalModel,
+  client_optimizer: tff.learning.optimizers.Optimizer,
+  non_trainable: Any,
+) -> Callable[[Trained, Batch], Trained]:
+  """Returns the function that trains on a batch, for `fold_clients`."""
+
+  def step(own, batch):
+    with tf.GradientTape() as tape:
+      tape.watch(own.trainable)
+      output = model.predict_on_batch(
+        (own.trainable, non_trainable), batch.fields['x'], training=True
+      )
+      loss = model.loss(output, batch.fields['y'], batch.mask)
+    gradients = tape.gradient(loss, own.trainable)
+    optimizer_state, trainable = client_optimizer.next(
+      own.optimizer_state, own.trainable, gradients
+    )
+    size = tf.reduce_sum(batch.mask)
+    return Trained(
+      trainable,
+      optimizer_state,
+      own.loss_sum + loss * size,
+      own.num_examples + size,
     )
 
-    def step(batch, trainable, optimizer_state, loss_sum):
-      fields, mask = read_batch(
-        packed, batch, batch_size, num_examples, layout
-      )
-      with tf.GradientTape() as tape:
-        tape.watch(trainable)
-        output = model.predict_on_batch(
-          (trainable, non_trainable), fields['x'], training=True
-        )
-        loss = model.loss(output, fields['y'], mask)
-      gradients = tape.gradient(loss, trainable)
-      optimizer_state, trainable = client_optimizer.next(
-        optimizer_state, trainable, gradients
-      )
-      loss_sum += loss * tf.reduce_sum(mask)
-      return batch + 1, trainable, optimizer_state, loss_sum
-
-    num_batches = (num_examples + batch_size - 1) // batch_size
-    _, trained, _, loss_sum = tf.while_loop(
-      lambda batch, *_: batch < num_batches,
-      step,
-      (tf.constant(0), received, optimizer_state, tf.constant(0.0)),
-      parallel_iterations=1,
-    )
-    return trained, loss_sum
-
-  return tf.function(train, jit_compile=jit_compile)
+  return step
 
 
 def build(
@@ -160,9 +213,8 @@ def build(
   num_clients: int,
   layout: packing.Layout,
   batch_size: int,
-  jit_compile: bool = True,
 ) -> local_training.LocalTraining:
-  """Local training on packed clients: one pass over the rows, in order.
+  """Local training on packed clients: one pass over each one's rows, in order.
 
   Args:
     model: A `FunctionalModel` whose loss is a mean weighted by `sample_weight`.
@@ -170,7 +222,6 @@ def build(
     num_clients: N.
     layout: The layout of the examples, with fields x and y.
     batch_size: The size of a local batch; the last one may hold fewer.
-    jit_compile: Whether XLA compiles the loop, which pays for small models.
 
   Returns:
     A `LocalTraining` whose participants are arrays from `packing.pack`.
@@ -179,28 +230,46 @@ def build(
   initial_weights = local_training.initial_weights_of(model)
   weights_type = initial_weights.type_signature.result
 
+  def contribute_all(received, non_trainable, packed):
+    """Returns the sum of the contributions of the array's clients."""
+
+    def contribution(own, index, weight):
+      update = tf.nest.map_structure(tf.subtract, received, own.trainable)
+      measurements = collections.OrderedDict(
+        loss_sum=own.loss_sum, num_examples=own.num_examples
+      )
+      return local_training.contribution_of(
+        update,
+        local_training.is_finite(update),
+        index,
+        weight,
+        measurements,
+        num_clients,
+      )
+
+    def finish(totals, own, index, weight):
+      return tf.nest.map_structure(
+        tf.add, totals, contribution(own, index, weight)
+      )
+
+    start = untrained(client_optimizer, received)
+    nothing = tf.nest.map_structure(
+      tf.zeros_like, contribution(start, tf.constant(-1), tf.constant(0.0))
+    )
+    return fold_clients(
+      packed,
+      layout,
+      batch_size,
+      start,
+      local_step(model, client_optimizer, non_trainable),
+      finish,
+      nothing,
+    )
+
   @tff.tensorflow.computation(weights_type, packed_type(layout))
   def contribute_locally(weights, packed):
-    num_examples, index, weight = read_header(packed)
-    received = tuple(weights.trainable)
-    # Made here: a function traced in one graph cannot be used in another.
-    train = local_steps(
-      model, client_optimizer, layout, batch_size, jit_compile
-    )
-    trained, loss_sum = train(
-      received, tuple(weights.non_trainable), packed, num_examples
-    )
-    update = tf.nest.map_structure(tf.subtract, received, trained)
-    measurements = collections.OrderedDict(
-      loss_sum=loss_sum, num_examples=tf.cast(num_examples, tf.float32)
-    )
-    return local_training.contribution_of(
-      update,
-      local_training.is_finite(update),
-      index,
-      weight,
-      measurements,
-      num_clients,
+    return tf.function(contribute_all)(
+      tuple(weights.trainable), tuple(weights.non_trainable), packed
     )
 
   def contribute(state, weights, participants):

@@ -1,25 +1,30 @@
-"""A client's examples as one array of bytes: the fast path into TFF.
+"""Clients' examples as one array of bytes: the fast path into TFF.
 
-What a round costs is decided by how many values cross into TFF's worker, so a
-client brings one `uint8` matrix: a header row, then one row per example.
+What a round costs is decided by how many values cross into TFF's worker, so one
+`uint8` matrix brings one client or several:
 
-  row 0      num_examples (int32), client index k (int32), weight (float32)
-  row 1..n   the fields of one example behind each other, e.g. x then y
-  row n+1..  zeros, up to 1, 2, 3, 4, 6, 8, 12, 16, ... batches, so that clients
-             of similar size share one compiled program
+  row 0        the number of clients
+  then a row   for each client: its index k, its weight, its first batch and the
+               batch after its last
+  then rows    for each batch of each client, one per example: the fields of the
+               example behind each other, e.g. x then y, and a 1; rows of zeros
+               fill up a client's last batch
 
 `packed_training` reads it back with `tf.bitcast`. NumPy only here.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 import dataclasses
+from typing import NamedTuple
 
 import numpy as np
 
-HEADER = np.dtype(
-  [('num_examples', '<i4'), ('index', '<i4'), ('weight', '<f4')]
-)
-ABSENT = -1  # The index of a participant that only fills a place.
+CLIENT = np.dtype([
+  ('index', '<i4'),
+  ('weight', '<f4'),
+  ('first', '<i4'),
+  ('end', '<i4'),
+])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,8 +44,22 @@ class Layout:
 
   @property
   def width(self) -> int:
-    """The number of bytes in a row."""
-    return max(self.dtype.itemsize, HEADER.itemsize)
+    """The number of bytes in a row; the last one is 1 for an example."""
+    return max(self.dtype.itemsize + 1, CLIENT.itemsize)
+
+
+class Member(NamedTuple):
+  """A client in a packed array.
+
+  Attributes:
+    rows: Its examples in the order of training, from `to_rows`.
+    client: The client k.
+    weight: The weight of its update.
+  """
+
+  rows: np.ndarray
+  client: int
+  weight: float
 
 
 def layout_of(examples: Mapping[str, np.ndarray]) -> Layout:
@@ -74,40 +93,61 @@ def to_rows(layout: Layout, examples: Mapping[str, np.ndarray]) -> np.ndarray:
   rows[:, : layout.dtype.itemsize] = records.view(np.uint8).reshape(
     num_examples, layout.dtype.itemsize
   )
+  rows[:, -1] = 1
   return rows
 
 
-def padded_size(num_examples: int, batch_size: int) -> int:
-  """Returns the rows to set aside: batch_size times 2^i or 3 * 2^i."""
-  batches = max(1, -(-num_examples // batch_size))
-  power = 1 << (batches - 1).bit_length()
-  is_enough = batches <= power * 3 // 4
-  return batch_size * (power * 3 // 4 if is_enough and power > 2 else power)
+def num_batches(num_examples: int, batch_size: int) -> int:
+  """Returns how many batches a client fills."""
+  return -(-num_examples // batch_size)
 
 
 def pack(
-  rows: np.ndarray, index: int, weight: float, batch_size: int
+  members: Sequence[Member], layout: Layout, batch_size: int
 ) -> np.ndarray:
-  """Returns what one participant brings to a round.
+  """Returns some clients as one array.
 
   Args:
-    rows: Its examples in the order of training, from `to_rows`.
-    index: The client k, or `ABSENT`.
-    weight: The weight of its update.
+    members: The clients; may be none.
+    layout: The layout of their examples.
     batch_size: The size of a local batch.
 
   Returns:
     A `uint8` matrix.
   """
-  size = padded_size(len(rows), batch_size)
-  packed = np.zeros((1 + size, rows.shape[1]), np.uint8)
-  header = np.array([(len(rows), index, weight)], HEADER)
-  packed[0, : HEADER.itemsize] = header.view(np.uint8)
-  packed[1 : 1 + len(rows)] = rows
+  counts = [num_batches(len(member.rows), batch_size) for member in members]
+  ends = np.cumsum(counts, dtype=int)
+  head = 1 + len(members)
+  packed = np.zeros((head + batch_size * sum(counts), layout.width), np.uint8)
+  packed[0, :4] = np.array([len(members)], '<i4').view(np.uint8)
+  for place, (member, end) in enumerate(zip(members, ends)):
+    first = end - counts[place]
+    client = np.array([(member.client, member.weight, first, end)], CLIENT)
+    packed[1 + place, : CLIENT.itemsize] = client.view(np.uint8)
+    begin = head + batch_size * first
+    packed[begin : begin + len(member.rows)] = member.rows
   return packed
 
 
-def absent(layout: Layout, batch_size: int) -> np.ndarray:
-  """Returns a participant without data, to fill a place in the cohort."""
-  rows = np.zeros((0, layout.width), np.uint8)
-  return pack(rows, ABSENT, 0.0, batch_size)
+def deal(
+  members: Sequence[Member], batch_size: int, num_hands: int
+) -> list[list[Member]]:
+  """Deals clients out so that all hands hold about as many batches.
+
+  The largest client goes first, always to the hand with the fewest batches.
+
+  Args:
+    members: The clients.
+    batch_size: The size of a local batch.
+    num_hands: How many hands.
+
+  Returns:
+    One list of members per hand, some of them empty if there are few.
+  """
+  hands: list[list[Member]] = [[] for _ in range(num_hands)]
+  loads = [0] * num_hands
+  for member in sorted(members, key=lambda m: (-len(m.rows), m.client)):
+    least = loads.index(min(loads))
+    hands[least].append(member)
+    loads[least] += num_batches(len(member.rows), batch_size)
+  return hands

@@ -1,5 +1,7 @@
 """What clients bring to a round: their examples, packed."""
 
+from collections.abc import Iterable
+
 import numpy as np
 
 from f3ast_tff import config as config_lib
@@ -13,29 +15,29 @@ LOSS_BATCH_SIZE = 64
 
 
 class Packer:
-  """Packs the examples of the selected clients in their order of training.
+  """Packs the examples of clients in their order of training.
 
   A client's order and its augmentation are drawn anew in each epoch of each
-  round, as a pure function of (seed, round, client, epoch).
+  round, as a pure function of (seed, round, client, epoch). There is always the
+  same number of arrays, however many clients there are: TFF's worker keeps
+  memory for every number it has seen.
   """
 
   def __init__(
     self,
     config: config_lib.Config,
     dataset: federated.FederatedDataset,
-    num_places: int,
+    num_arrays: int,
   ):
     self._config = config
     self._dataset = dataset
-    self._num_places = num_places
+    self._num_arrays = num_arrays
     self.layout = packing.layout_of(self._augmented(0, 1, 0))
     self._rows = None
     if dataset.augment is None:
       self._rows = [
         packing.to_rows(self.layout, examples) for examples in dataset.train
       ]
-    self._absent = packing.absent(self.layout, config.batch_size)
-    self._num_asked = min(config.num_candidates, len(dataset.train))
 
   def _augmented(
     self, client: int, round_num: int, epoch: int
@@ -61,33 +63,24 @@ class Packer:
     return rows[rng.permutation(len(rows))]
 
   def _pack(
-    self, cohort: selection.Cohort, round_num: int
+    self, members: Iterable[packing.Member], batch_size: int
   ) -> list[np.ndarray]:
-    """Returns one packed array per client of the cohort."""
-    participants = []
-    for client, weight in zip(*cohort):
-      epochs = [
-        self._epoch(client, round_num, epoch)
-        for epoch in range(self._config.local_epochs)
-      ]
-      participants.append(
-        packing.pack(
-          np.concatenate(epochs), client, weight, self._config.batch_size
-        )
-      )
-    return participants
+    hands = packing.deal(list(members), batch_size, self._num_arrays)
+    return [packing.pack(hand, self.layout, batch_size) for hand in hands]
 
   def __call__(
     self, cohort: selection.Cohort, round_num: int
   ) -> list[np.ndarray]:
-    """Returns one packed array per place; empty places are filled up.
+    """Returns the arrays of a cohort that trains."""
 
-    TFF's worker keeps memory for every number of participants it has seen, so
-    there are always as many.
-    """
-    participants = self._pack(cohort, round_num)
-    missing = self._num_places - len(participants)
-    return participants + [self._absent] * missing
+    def member(client: int, weight: float) -> packing.Member:
+      epochs = [
+        self._epoch(client, round_num, epoch)
+        for epoch in range(self._config.local_epochs)
+      ]
+      return packing.Member(np.concatenate(epochs), client, weight)
+
+    return self._pack(map(member, *cohort), self._config.batch_size)
 
   def as_tested(self, clients: np.ndarray, round_num: int) -> list[np.ndarray]:
     """Returns the clients' whole training sets, in the form of test examples.
@@ -97,25 +90,20 @@ class Packer:
       round_num: Makes no difference here.
 
     Returns:
-      One packed array per candidate; empty places are filled up.
+      Arrays with batches of `LOSS_BATCH_SIZE`.
     """
     del round_num
-    prepare = self._dataset.as_tested
-    packed = []
-    for client in clients:
+
+    def member(client: int) -> packing.Member:
       if self._rows is not None:
-        rows = self._rows[client]
-      else:
-        examples = self._dataset.train[client]
-        rows = packing.to_rows(
-          self.layout, examples if prepare is None else prepare(examples)
-        )
-      packed.append(packing.pack(rows, client, 0.0, LOSS_BATCH_SIZE))
-    absent = packing.absent(self.layout, LOSS_BATCH_SIZE)
-    return packed + [absent] * (self._num_asked - len(packed))
+        return packing.Member(self._rows[client], client, 0.0)
+      examples = self._dataset.train[client]
+      if self._dataset.as_tested is not None:
+        examples = self._dataset.as_tested(examples)
+      return packing.Member(packing.to_rows(self.layout, examples), client, 0.0)
+
+    return self._pack(map(member, clients), LOSS_BATCH_SIZE)
 
   def as_trained(self, clients: np.ndarray, round_num: int) -> list[np.ndarray]:
     """Returns what candidates would train on, with weight 0."""
-    cohort = selection.Cohort(clients, np.zeros(clients.size))
-    packed = self._pack(cohort, round_num)
-    return packed + [self._absent] * (self._num_asked - len(packed))
+    return self(selection.Cohort(clients, np.zeros(clients.size)), round_num)

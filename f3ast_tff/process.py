@@ -99,7 +99,6 @@ def build_packed_f3ast(
   beta: float = 0.001,
   correlation: str = rates.UNCORRELATED,
   aggregator: Optional[tff.aggregators.UnweightedAggregationFactory] = None,
-  jit_compile: bool = True,
 ) -> tff.learning.templates.LearningProcess:
   """Builds F3AST for packed clients; `next` takes `packing.pack` arrays.
 
@@ -114,13 +113,12 @@ def build_packed_f3ast(
     beta: The step of the rates.
     correlation: The form of H.
     aggregator: As in `build_f3ast`.
-    jit_compile: Whether XLA compiles local training.
 
   Returns:
     A `LearningProcess` with a `ServerState`.
   """
   training = packed_training.build(
-    model, client_optimizer, len(p), layout, batch_size, jit_compile
+    model, client_optimizer, len(p), layout, batch_size
   )
   return compose(
     training,

@@ -11,6 +11,7 @@ password: run it on trusted networks only.
 
 from collections.abc import Iterator
 import contextlib
+import dataclasses
 import os
 import pathlib
 import socket
@@ -24,6 +25,7 @@ import portpicker
 import tensorflow_federated as tff
 
 _START_SECONDS = 60
+_GRACE_SECONDS = 0.5
 _MAX_MESSAGE_BYTES = 2_000_000_000
 _CHANNEL_OPTIONS = (
   ('grpc.max_receive_message_length', _MAX_MESSAGE_BYTES),
@@ -34,6 +36,36 @@ _CHANNEL_OPTIONS = (
 
 class WorkerError(RuntimeError):
   """The TFF worker could not start, or is gone."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Worker:
+  """A worker that runs.
+
+  Attributes:
+    process: Its process.
+    stub: How TFF's executors talk to it.
+  """
+
+  process: subprocess.Popen
+  stub: Any
+
+  @property
+  def pid(self) -> int:
+    """Its process id."""
+    return self.process.pid
+
+  def check(self) -> None:
+    """Raises a `WorkerError` if it is gone."""
+    try:
+      # A call that failed may be ahead of the news that the process ended.
+      code = self.process.wait(_GRACE_SECONDS)
+    except subprocess.TimeoutExpired:
+      return
+    raise WorkerError(
+      f'The TFF worker ended with exit code {code} (-9 often means that memory '
+      'ran out); resume the run from its checkpoint.'
+    )
 
 
 class _NoWorker(tff.framework.SyncContext):
@@ -68,6 +100,15 @@ class _UnwatchedChannel:
     return getattr(self._channel, name)
 
 
+class _Stub(tff.framework.RemoteExecutorGrpcStub):
+  """TFF's stub, for values that outlive the worker that kept them."""
+
+  def dispose(self, request):
+    # Nothing is left to drop in a worker that is gone, or a channel closed.
+    with contextlib.suppress(Exception):
+      super().dispose(request)
+
+
 def _worker_binary() -> str:
   path = pathlib.Path(tff.__file__).parent / 'data' / 'worker_binary'
   if not path.is_file():
@@ -79,7 +120,7 @@ def _worker_binary() -> str:
 
 
 def _start_worker(
-  verbose: bool, threads: Optional[int], concurrent_clients: int
+  verbose: bool, threads: Optional[int]
 ) -> tuple[subprocess.Popen, grpc.Channel]:
   """Starts a worker and returns it, listening, with a channel to it."""
   port = portpicker.pick_unused_port()
@@ -99,7 +140,6 @@ def _start_worker(
       str(os.getpid()),
       _worker_binary(),
       f'--port={port}',
-      f'--max_concurrent_computation_calls={concurrent_clients}',
     ],
     env=environment,
     stdin=subprocess.DEVNULL,
@@ -125,10 +165,8 @@ def _start_worker(
 
 @contextlib.contextmanager
 def worker(
-  verbose: bool = False,
-  threads: Optional[int] = None,
-  concurrent_clients: int = -1,
-) -> Iterator[subprocess.Popen]:
+  verbose: bool = False, threads: Optional[int] = None
+) -> Iterator[Worker]:
   """Makes TFF compute in a worker of our own as long as the context lasts.
 
   Call it from the main thread: the worker ends with the thread that started it.
@@ -137,21 +175,18 @@ def worker(
     verbose: Whether the worker's log goes to standard error.
     threads: How many threads one TensorFlow operation may use; None for as many
       as there are cores. One is better when clients' models are large.
-    concurrent_clients: How many clients may train at a time; -1 for all.
 
   Yields:
-    The worker process.
+    The worker.
   """
-  process, channel = _start_worker(verbose, threads, concurrent_clients)
-  stub = tff.framework.RemoteExecutorGrpcStub(_UnwatchedChannel(channel))
+  process, channel = _start_worker(verbose, threads)
+  stub = _Stub(_UnwatchedChannel(channel))
+  this = Worker(process, stub)
 
   def executor(cardinalities):
     # TFF repeats a failed call for ever; it asks for an executor each time.
     if process.poll() is not None:
-      raise WorkerError(
-        f'The TFF worker ended with exit code {process.returncode} (-9 often '
-        'means that memory ran out); resume the run from its checkpoint.'
-      )
+      this.check()
     cardinalities.setdefault(tff.CLIENTS, 0)
     remote = tff.framework.RemoteExecutor(stub)
     remote.set_cardinalities(cardinalities)
@@ -165,7 +200,7 @@ def worker(
   )
   try:
     with tff.framework.get_context_stack().install(context):
-      yield process
+      yield this
   finally:
     process.kill()
     process.wait()

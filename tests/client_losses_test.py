@@ -39,7 +39,8 @@ def _mean_loss(weights, examples):
 def _packed(index, examples=None, batch_size=_BATCH):
   examples = _EXAMPLES[index] if examples is None else examples
   rows = packing.to_rows(_LAYOUT, examples)
-  return packing.pack(rows, index, 0.0, batch_size)
+  member = packing.Member(rows, index, 0.0)
+  return packing.pack([member], _LAYOUT, batch_size)
 
 
 def _model_weights(weights):
@@ -48,7 +49,7 @@ def _model_weights(weights):
 
 def test_losses_of_packed_clients_by_hand():
   losses_of = client_losses.on_packed(softmax.build(), 4, _LAYOUT, _BATCH)
-  absent = packing.absent(_LAYOUT, _BATCH)
+  absent = packing.pack([], _LAYOUT, _BATCH)
   got = losses_of(_model_weights(_weights()), [_packed(3), absent, _packed(1)])
   expected = [_mean_loss(_weights(), _EXAMPLES[k]) for k in (1, 3)]
   np.testing.assert_allclose(got[[1, 3]], expected, rtol=1e-5)

@@ -15,50 +15,69 @@ _EXAMPLES = {
 }
 
 
+_LAYOUT = packing.layout_of(_EXAMPLES)
+
+
+def _member(num_examples, client=0, weight=1.0):
+  rows = np.full((num_examples, _LAYOUT.width), client, np.uint8)
+  return packing.Member(rows, client, weight)
+
+
 def test_rows_read_back_by_hand():
-  layout = packing.layout_of(_EXAMPLES)
-  rows = packing.to_rows(layout, _EXAMPLES)
-  assert rows.shape == (3, 12)
+  rows = packing.to_rows(_LAYOUT, _EXAMPLES)
+  assert rows.shape == (3, 16)  # Room for a client's row.
   np.testing.assert_array_equal(
     np.frombuffer(rows[1, :8].tobytes(), '<f4'), _EXAMPLES['x'][1]
   )
-  assert np.frombuffer(rows[1, 8:].tobytes(), '<i4')[0] == -1
+  assert np.frombuffer(rows[1, 8:12].tobytes(), '<i4')[0] == -1
+  np.testing.assert_array_equal(rows[:, -1], [1, 1, 1])
 
 
-def test_pack_puts_header_rows_and_zeros():
-  layout = packing.layout_of(_EXAMPLES)
-  rows = packing.to_rows(layout, _EXAMPLES)
-  packed = packing.pack(rows, index=5, weight=0.25, batch_size=2)
-  assert packed.shape == (1 + 4, 12)
-  header = np.frombuffer(packed[0].tobytes(), packing.HEADER)[0]
-  assert (header['num_examples'], header['index']) == (3, 5)
-  assert header['weight'] == 0.25
-  np.testing.assert_array_equal(packed[1:4], rows)
-  assert not packed[4].any()
+def test_wide_rows_are_one_byte_longer_than_an_example():
+  layout = packing.layout_of({'x': np.zeros((2, 5), np.float32)})
+  assert layout.width == 21
 
 
-def test_narrow_rows_leave_room_for_the_header():
-  layout = packing.layout_of({'y': np.zeros(2, np.uint8)})
-  assert layout.width == packing.HEADER.itemsize
-  rows = packing.to_rows(layout, {'y': np.array([3, 4], np.uint8)})
-  np.testing.assert_array_equal(rows[:, 0], [3, 4])
+def test_pack_by_hand():
+  rows = packing.to_rows(_LAYOUT, _EXAMPLES)
+  members = [packing.Member(rows, 5, 0.25), packing.Member(rows[:2], 7, 2.0)]
+  packed = packing.pack(members, _LAYOUT, batch_size=2)
+  # A row with the number of clients, two clients, batches of 2, 1 + 0, 2.
+  assert packed.shape == (1 + 2 + 6, 16)
+  assert np.frombuffer(packed[0, :4].tobytes(), '<i4')[0] == 2
+  clients = [
+    np.frombuffer(row.tobytes(), packing.CLIENT)[0].tolist()
+    for row in packed[1:3]
+  ]
+  assert clients == [(5, 0.25, 0, 2), (7, 2.0, 2, 3)]
+  np.testing.assert_array_equal(packed[3:6], rows)
+  assert not packed[6].any()
+  np.testing.assert_array_equal(packed[7:], rows[:2])
 
 
-def test_absent_participant_has_no_examples_and_no_weight():
-  packed = packing.absent(packing.layout_of(_EXAMPLES), 20)
-  header = np.frombuffer(packed[0, :12].tobytes(), packing.HEADER)[0]
-  assert header.tolist() == (0, packing.ABSENT, 0.0)
+def test_pack_of_nobody_and_of_somebody_without_examples():
+  assert not packing.pack([], _LAYOUT, 20).any()
+  packed = packing.pack([_member(0, client=3)], _LAYOUT, 20)
+  assert packed.shape == (2, 16)
+  client = np.frombuffer(packed[1].tobytes(), packing.CLIENT)[0]
+  assert client.tolist() == (3, 1.0, 0, 0)
 
 
-_NUM_BATCHES = sorted({2**i for i in range(20)} | {3 * 2**i for i in range(20)})
-
-
-@hypothesis.given(st.integers(0, 10000), st.integers(1, 64))
-def test_padded_size_is_the_smallest_that_is_enough(num_examples, batch_size):
-  expected = next(
-    batch_size * n for n in _NUM_BATCHES if batch_size * n >= num_examples
-  )
-  assert packing.padded_size(num_examples, batch_size) == expected
+@hypothesis.given(
+  st.lists(st.integers(0, 200), max_size=12), st.integers(1, 4)
+)
+def test_deal_gives_every_client_once_and_loads_evenly(sizes, num_hands):
+  members = [_member(size, client) for client, size in enumerate(sizes)]
+  hands = packing.deal(members, 20, num_hands)
+  assert len(hands) == num_hands
+  dealt = sorted(member.client for hand in hands for member in hand)
+  assert dealt == list(range(len(sizes)))
+  batches = [-(-size // 20) for size in sizes]
+  loads = [sum(batches[m.client] for m in hand) for hand in hands]
+  # No hand is ahead of another by more than its last, smallest client.
+  for hand, load in zip(hands, loads):
+    if hand:
+      assert load - batches[hand[-1].client] <= min(loads)
 
 
 @pytest.mark.parametrize(

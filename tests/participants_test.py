@@ -1,5 +1,6 @@
 """Tests of `participants`."""
 
+import dataclasses
 import sys
 
 import numpy as np
@@ -23,13 +24,14 @@ def _dataset(augment=None):
 
 
 def _pack(config, dataset, round_num=1, clients=(0,)):
-  packer = participants.Packer(config, dataset, num_places=3)
+  packer = participants.Packer(config, dataset, num_arrays=3)
   cohort = selection.Cohort(np.array(clients), np.full(len(clients), 0.5))
   return packer, packer(cohort, round_num)
 
 
 def _records(packer, packed):
-  rows = np.ascontiguousarray(packed[1:])
+  size = packer.layout.dtype.itemsize
+  rows = np.ascontiguousarray(packed[2:, :size])  # One client's.
   return rows.view(packer.layout.dtype)[:, 0]
 
 
@@ -41,7 +43,7 @@ def test_packer_shuffles_by_seed_round_and_client_and_fills_places():
   np.testing.assert_array_equal(records['x'][:, 0], 2 * records['y'])
   assert len(absent) == 2
   for place in absent:
-    np.testing.assert_array_equal(place, packing.absent(packer.layout, 4))
+    np.testing.assert_array_equal(place, packing.pack([], packer.layout, 4))
   again = _pack(config, _dataset())[1][0]
   np.testing.assert_array_equal(first, again)
   for other in (
@@ -68,6 +70,33 @@ def test_packer_augments_anew_in_every_epoch_round_and_client():
   np.testing.assert_array_equal(packed, _pack(config, dataset)[1][0])
   other_round = _records(*_unpack(_pack(config, dataset, round_num=2)))
   assert set(other_round['x'][:6, 0]) != epochs[0]
+
+
+def test_candidates_bring_all_their_examples_in_the_form_of_test_examples():
+  config = config_lib.Config(batch_size=4)
+  packer = participants.Packer(config, _dataset(), num_arrays=1)
+  (packed,) = packer.as_tested(np.array([1]), 1)
+  records = _records(packer, packed)[:6]
+  np.testing.assert_array_equal(records['y'], range(6))
+
+  def halves(examples, rng=None):
+    return {**examples, 'x': examples['x'][:, :1]}
+
+  dataset = dataclasses.replace(
+    _dataset(halves),
+    as_tested=lambda examples: {**examples, 'x': -examples['x'][:, :1]},
+  )
+  packer = participants.Packer(config, dataset, num_arrays=1)
+  (packed,) = packer.as_tested(np.array([1]), 1)
+  records = _records(packer, packed)[:6]
+  np.testing.assert_array_equal(records['x'][:, 0], [0, -2, -4, -6, -8, -10])
+
+
+def test_candidates_that_train_bring_what_they_would_as_a_cohort():
+  config = config_lib.Config(batch_size=4)
+  packer, (as_cohort, *_) = _pack(config, _dataset(), round_num=5)
+  as_candidate, *_ = packer.as_trained(np.array([0]), 5)
+  np.testing.assert_array_equal(as_candidate[2:], as_cohort[2:])
 
 
 def _unpack(result):

@@ -39,10 +39,13 @@ def _dataset(examples):
   return tf.data.Dataset.from_tensor_slices(elements).batch(_BATCH)
 
 
-def _packed(index, weight, examples=None):
+def _member(index, weight, examples=None):
   examples = _EXAMPLES[index] if examples is None else examples
-  rows = packing.to_rows(_LAYOUT, examples)
-  return packing.pack(rows, index, weight, _BATCH)
+  return packing.Member(packing.to_rows(_LAYOUT, examples), index, weight)
+
+
+def _packed(index, weight, examples=None):
+  return packing.pack([_member(index, weight, examples)], _LAYOUT, _BATCH)
 
 
 def _participant(index, weight, examples=None):
@@ -152,6 +155,49 @@ def test_client_work_of_tff_with_f3ast_weights():
     np.testing.assert_allclose(got, 0.7 * v, atol=1e-4)
 
 
+def test_clients_in_one_array_equal_clients_in_arrays_of_their_own():
+  process, bring = _build('packed')
+  state = process.initialize()
+  cohort = [(2, 1.7), (0, 0.6), (3, 0.2)]
+  apart = process.next(state, [bring(k, w) for k, w in cohort])
+  members = [_member(k, w) for k, w in cohort]
+  together = process.next(
+    state,
+    [
+      packing.pack(members[:2], _LAYOUT, _BATCH),
+      packing.pack(members[2:], _LAYOUT, _BATCH),
+    ],
+  )
+  for one, other in zip(
+    apart.state.global_model_weights.trainable,
+    together.state.global_model_weights.trainable,
+  ):
+    np.testing.assert_allclose(one, other, atol=1e-6)
+  np.testing.assert_array_equal(apart.state.rates, together.state.rates)
+  assert together.metrics['selection']['participants'] == 3
+  np.testing.assert_allclose(
+    apart.metrics['client_work']['train']['loss'],
+    together.metrics['client_work']['train']['loss'],
+    rtol=1e-6,
+  )
+
+
+def test_a_bad_client_does_not_spoil_others_in_its_array():
+  process, bring = _build('packed')
+  state = process.initialize()
+  bad = {**_EXAMPLES[1], 'x': np.full_like(_EXAMPLES[1]['x'], np.nan)}
+  members = [_member(1, 0.9, bad), _member(2, 0.5)]
+  both = process.next(state, [packing.pack(members, _LAYOUT, _BATCH)])
+  alone = process.next(state, [bring(2, 0.5)])
+  for one, other in zip(
+    both.state.global_model_weights.trainable,
+    alone.state.global_model_weights.trainable,
+  ):
+    np.testing.assert_array_equal(one, other)
+  assert both.metrics['selection']['left_out'] == 1
+  np.testing.assert_allclose(both.metrics['selection']['sum_of_weights'], 0.5)
+
+
 @pytest.mark.parametrize('path', ['packed', 'datasets'])
 def test_a_round_by_hand(path):
   r0 = np.array([0.5, 0.2, 0.1, 0.4])
@@ -194,7 +240,7 @@ def test_an_empty_round_keeps_the_model_and_lets_rates_decay(path, cohort):
   adam = tff.learning.optimizers.build_adam(0.1)
   process, bring = _build(path, server_optimizer=adam, beta=0.1)
   before = process.next(process.initialize(), [bring(0, 1.0)]).state
-  nobody = [] if cohort == 'nobody' else [packing.absent(_LAYOUT, _BATCH)] * 2
+  nobody = [] if cohort == 'nobody' else [packing.pack([], _LAYOUT, _BATCH)] * 2
   output = process.next(before, nobody)
   # Adam's momentum would move the model on; nobody trained, so it stays.
   after = output.state
@@ -350,7 +396,7 @@ def test_state_is_named_and_a_packed_client_is_one_array():
   process, _ = _build('packed')
   state_type, clients_type = process.next.type_signature.parameter
   assert state_type.member.python_container is process_lib.ServerState
-  assert clients_type.member == tff.types.TensorType(np.uint8, [None, 244])
+  assert clients_type.member == tff.types.TensorType(np.uint8, [None, 245])
 
 
 if __name__ == '__main__':

@@ -12,6 +12,7 @@ import pytest
 
 from f3ast_tff import availability
 from f3ast_tff import config as config_lib
+from f3ast_tff import engine
 from f3ast_tff import randomness
 from f3ast_tff import released
 from f3ast_tff import selection
@@ -92,7 +93,7 @@ def test_fifty_rounds_of_f3ast_as_the_released_code_plays_them(tmp_path):
     batch_size=_BATCH,
     seed=2,
   ).resolve(_STEP_SIZES)
-  training.run(config, training.Task(dataset, softmax.build()), tmp_path)
+  training.run(config, engine.Task(dataset, softmax.build()), tmp_path)
   # Who is there does not depend on the run's seed.
   model = availability.home_devices(9, seed=1)
   masks = [model(t) for t in range(1, _ROUNDS + 1)]

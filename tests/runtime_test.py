@@ -21,16 +21,16 @@ from f3ast_tff import runtime
 def total(values):
   return tff.federated_sum(values)
 
-with runtime.worker() as process:
+with runtime.worker() as worker:
   assert total([1, 2, 3]) == 6
-  print(process.pid, flush=True)
+  print(worker.pid, flush=True)
   if sys.argv[1] == 'exception':
     raise RuntimeError('on purpose')
   if sys.argv[1] == 'wait':
     time.sleep(600)
   if sys.argv[1] == 'worker_dies':
-    process.kill()
-    process.wait()
+    worker.process.kill()
+    worker.process.wait()
     try:
       total([1, 2, 3])
     except runtime.WorkerError as error:

@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 from f3ast_tff import config as config_lib
+from f3ast_tff import engine
 from f3ast_tff import training
 from f3ast_tff.datasets import synthetic
 from f3ast_tff.models import softmax
@@ -37,7 +38,7 @@ def test_every_algorithm_trains(algorithm, tmp_path):
     rate_init='p',
     beta=1e-6,
   )
-  task = training.Task(synthetic.load(num_clients=8, seed=1), softmax.build())
+  task = engine.Task(synthetic.load(num_clients=8, seed=1), softmax.build())
   training.run(config, task, tmp_path)
   metrics = pd.read_csv(tmp_path / 'metrics.csv')
   rounds = pd.read_csv(tmp_path / 'rounds.csv')
@@ -54,7 +55,7 @@ def test_every_algorithm_trains(algorithm, tmp_path):
 @pytest.mark.parametrize('optimizer', config_lib.SERVER_OPTIMIZERS)
 def test_every_server_optimizer_trains(optimizer, tmp_path):
   config = _config(server_optimizer=optimizer, avail='always', proximal=0.1)
-  task = training.Task(synthetic.load(num_clients=8, seed=1), softmax.build())
+  task = engine.Task(synthetic.load(num_clients=8, seed=1), softmax.build())
   training.run(config, task, tmp_path)
   metrics = pd.read_csv(tmp_path / 'metrics.csv')
   assert metrics['loss'].iloc[-1] < np.log(10)
@@ -63,7 +64,7 @@ def test_every_server_optimizer_trains(optimizer, tmp_path):
 @pytest.mark.parametrize('selection', ['uniform', 'fixed_policy'])
 def test_other_selections_train(selection, tmp_path):
   config = _config(selection=selection, avail='home_devices')
-  task = training.Task(synthetic.load(num_clients=8, seed=1), softmax.build())
+  task = engine.Task(synthetic.load(num_clients=8, seed=1), softmax.build())
   training.run(config, task, tmp_path)
   metrics = pd.read_csv(tmp_path / 'metrics.csv')
   assert metrics['loss'].iloc[-1] < np.log(10)
@@ -74,7 +75,7 @@ def test_power_of_choice_takes_the_highest_losses(tmp_path):
   # one, whose cohort must be the clients with the highest losses of all.
   dataset = synthetic.load(num_clients=8, seed=1)
   model = softmax.build()
-  task = training.Task(dataset, model)
+  task = engine.Task(dataset, model)
   config = _config(algorithm='power_of_choice', avail='always', rounds=1)
   training.run(config, task, tmp_path / 'one')
   weights = np.load(tmp_path / 'one' / 'model.npz')
@@ -93,7 +94,7 @@ def test_power_of_choice_takes_the_highest_losses(tmp_path):
 
 
 def test_more_clients_per_round_than_there_are(tmp_path):
-  task = training.Task(synthetic.load(num_clients=3, seed=1), softmax.build())
+  task = engine.Task(synthetic.load(num_clients=3, seed=1), softmax.build())
   config = _config(clients_per_round='1000000', avail='always', rounds=2)
   training.run(config, task, tmp_path)
   rounds = pd.read_csv(tmp_path / 'rounds.csv')

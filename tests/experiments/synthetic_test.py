@@ -143,7 +143,7 @@ def test_another_run_is_never_overwritten(reference):
       '--avail=sometimes',
       'always|scarce|home_devices|smartphones|uneven',
     ),
-    ('--algorithm=sgd', 'fedavg|f3ast|fedadam|f3ast_adam'),
+    ('--algorithm=sgd', 'fedavg|f3ast|power_of_choice|fedadam|f3ast_adam'),
     ('--client_learning_rate=nan', 'client_learning_rate must be a finite'),
     ('--server_learning_rate=-1', 'server_learning_rate must be above 0'),
     ('--rounds=0', 'rounds must be at least 1'),

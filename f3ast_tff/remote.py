@@ -1,0 +1,96 @@
+"""Computations and values that stay in TFF's worker from call to call.
+
+A TFF computation that is called like a Python function is sent to the worker
+with all of its arguments, and all of its result comes back, each time. For a
+small model that is most of a round. Here the computation is sent once, the
+server's state stays where it is, and only what is asked for comes back.
+"""
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, NamedTuple
+
+import tensorflow_federated as tff
+
+from f3ast_tff import runtime
+
+_DROPPED_AT_A_TIME = 4
+
+
+class Value(NamedTuple):
+  """A value or a function in the worker.
+
+  Attributes:
+    reference: TFF's handle on it; it is dropped there when this is dropped.
+    type_signature: Its `tff.Type`.
+  """
+
+  reference: Any
+  type_signature: tff.types.Type
+
+
+class Remote:
+  """What a worker keeps for us, for a fixed number of participants."""
+
+  def __init__(self, worker: runtime.Worker, num_participants: int):
+    self._worker = worker
+    self._loop = asyncio.new_event_loop()
+    # Few at a time are dropped, because a state can be large.
+    self._executor = tff.framework.RemoteExecutor(
+      worker.stub, dispose_batch_size=_DROPPED_AT_A_TIME
+    )
+    self._wait(self._set_participants(num_participants))
+
+  async def _set_participants(self, count: int) -> None:
+    self._executor.set_cardinalities({tff.CLIENTS: count})
+
+  def _wait(self, coroutine: Coroutine) -> Any:
+    try:
+      return self._loop.run_until_complete(coroutine)
+    except Exception:
+      self._worker.check()  # If it is gone, that is what to tell.
+      raise
+
+  def load(self, computation: tff.framework.ConcreteComputation) -> Value:
+    """Sends a computation."""
+    native = tff.backends.native.desugar_and_transform_to_native(computation)
+    return self.put(
+      tff.framework.serialize_computation(native), computation.type_signature
+    )
+
+  def put(self, value: Any, type_signature: tff.types.Type) -> Value:
+    """Sends a value."""
+    reference = self._wait(self._executor.create_value(value, type_signature))
+    return Value(reference, type_signature)
+
+  def call(self, function: Value, *arguments: Value) -> tuple[Value, ...]:
+    """Calls a function whose result is a tuple.
+
+    Args:
+      function: From `load`.
+      *arguments: One value per parameter.
+
+    Returns:
+      The values of the result.
+    """
+
+    async def call():
+      executor = self._executor
+      references = [argument.reference for argument in arguments]
+      struct = await executor.create_struct(references) if references else None
+      result = await executor.create_call(function.reference, struct)
+      types = list(function.type_signature.result)
+      return tuple([
+        Value(await executor.create_selection(result, place), type_)
+        for place, type_ in enumerate(types)
+      ])
+
+    return self._wait(call())
+
+  def get(self, value: Value) -> Any:
+    """Returns a value of the worker as Python sees it."""
+    result = self._wait(value.reference.compute())
+    type_signature = value.type_signature
+    if isinstance(type_signature, tff.types.FederatedType):
+      type_signature = type_signature.member
+    return tff.types.type_to_py_container(result, type_signature)

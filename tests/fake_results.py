@@ -1,0 +1,55 @@
+"""Result files for tests: 200 rounds, tested every 50."""
+
+import dataclasses
+
+from f3ast_tff.report import results
+
+REVISION = '0123456789abcdef0123456789abcdef01234567'
+
+
+def result(key, accuracy=0.5, loss=1.0, weights=1.0, rounds=200, **changes):
+  """Returns a result whose last 100 rounds have the given means."""
+  tested = [rounds // 4 * i for i in range(1, 5)]
+  settings = {
+    'task': key.dataset,
+    'algorithm': key.method,
+    'avail': key.avail,
+    'rounds': rounds,
+    'seed': key.seed,
+    'server_learning_rate': 1.0,
+    'beta': 0.001,
+    **changes,
+  }
+  return {
+    'cell': dataclasses.asdict(key),
+    'command': f'.venv/bin/python -m experiments.{key.dataset} '
+    f'--algorithm={key.method} --seed={key.seed}',
+    'revision': REVISION,
+    'versions': {},
+    'settings': settings,
+    'wall_seconds': 0.5 * rounds,
+    'mean_sum_of_weights': weights,
+    'rounds_with_fewer_than_k': 0,
+    'empty_rounds': 0,
+    'updates_left_out': 0,
+    'metrics': {
+      'round': tested,
+      'accuracy': [0.0, 0.0, accuracy - 0.01, accuracy + 0.01],
+      'loss': [9.0, 9.0, loss, loss],
+      'user_accuracy': [0.0, 0.0, accuracy / 2, accuracy / 2],
+      'user_loss': [9.0, 9.0, 2 * loss, 2 * loss],
+      'sum_of_weights': [weights] * 4,
+    },
+  }
+
+
+def seeds(preset, dataset, avail, method, accuracies, variant='', **rest):
+  """Returns a result per accuracy, of seeds 0, 1 and so on."""
+  return [
+    result(
+      results.Key(preset, dataset, avail, method, variant, seed),
+      accuracy,
+      **rest,
+    )
+    for seed, accuracy in enumerate(accuracies)
+  ]

@@ -1,0 +1,98 @@
+"""A stand-in for training: a process that writes the files of a run.
+
+  python -m tests.stub_training experiments.reproduce --rounds=2
+
+runs a program with it. FAIL in the environment names methods that fail.
+"""
+
+import importlib
+import json
+import os
+import subprocess
+import sys
+import textwrap
+
+from absl import app
+
+from experiments import cli
+from experiments import grid
+
+REVISION = 'c' * 40
+
+# Writes the files of a run, as far as results need them. It fails in the way
+# that the method's name in `fail` says, and takes note of each call.
+_STUB = textwrap.dedent("""
+  import csv, json, pathlib, sys
+  folder, calls = map(pathlib.Path, sys.argv[1:3])
+  settings, revision, fail = json.loads(sys.argv[3])
+  with open(calls, 'a') as file:
+    file.write(folder.name + '\\n')
+  folder.mkdir(parents=True, exist_ok=True)
+  rounds = settings['rounds']
+  config = {'settings': settings, 'versions': {}, 'revision': revision}
+  (folder / 'config.json').write_text(json.dumps(config))
+  def write(name, row):
+    with open(folder / name, 'w') as file:
+      writer = csv.writer(file, lineterminator='\\n')
+      writer.writerow(row)
+      for t in range(1, rounds + 1):
+        writer.writerow({**row, 'round': t}.values())
+  write('rounds.csv', dict(round=0, k=10, selected=10, empty=0, left_out=0,
+                           sum_of_weights=0.81234567))
+  if fail:
+    print('error: no such luck.')
+    sys.exit(3)
+  write('metrics.csv', dict(round=0, accuracy=0.5, loss=1, user_accuracy=0.5,
+                            user_loss=1, sum_of_weights=1))
+  write('timing.csv', dict(round=0, train_seconds=0.5))
+  (folder / 'model.npz').touch()
+""")
+
+
+class Stub:
+  """Stands for `grid.start`."""
+
+  def __init__(self, folder, revision=REVISION, fail=(), **settings):
+    self._calls = folder / 'calls'
+    self._revision, self._fail, self._settings = revision, fail, settings
+    self.most = 0
+    self._processes = []
+
+  def __call__(self, cell, places):
+    places.log(cell).parent.mkdir(parents=True, exist_ok=True)
+    running = [p for p in self._processes if p.poll() is None]
+    self.most = max(self.most, len(running) + 1)
+    settings = {'server_learning_rate': 1.0, **cell.settings, **self._settings}
+    with open(places.log(cell), 'w') as log:
+      process = subprocess.Popen(
+        [
+          sys.executable,
+          '-S',
+          '-c',
+          _STUB,
+          str(places.folder(cell)),
+          str(self._calls),
+          json.dumps([settings, self._revision, cell.key.method in self._fail]),
+        ],
+        stdout=log,
+      )
+    self._processes.append(process)
+    return process
+
+  @property
+  def calls(self):
+    text = self._calls.read_text() if self._calls.exists() else ''
+    return sorted(text.split())
+
+
+def main():
+  """Runs the program that the first argument names."""
+  program = importlib.import_module(sys.argv.pop(1))
+  here = cli.here('.')
+  grid.start = Stub(here, fail=os.environ.get('FAIL', '').split())
+  grid.revision = lambda: REVISION
+  app.run(program.main, flags_parser=cli.parse_flags)
+
+
+if __name__ == '__main__':
+  main()
