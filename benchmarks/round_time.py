@@ -116,6 +116,7 @@ def _contenders(task, batch_size: int, keras_model) -> dict[str, Contender]:
   import tensorflow as tf
   import tensorflow_federated as tff
 
+  from f3ast_tff import config as config_lib
   from f3ast_tff import packing
   from f3ast_tff import process as process_lib
 
@@ -137,7 +138,7 @@ def _contenders(task, batch_size: int, keras_model) -> dict[str, Contender]:
       rows = to_rows(k)
       order = rng.permutation(len(rows))
       members.append(packing.Member(rows[order], k, 1 / _COHORT))
-    hands = packing.deal(members, batch_size, task.num_arrays)
+    hands = packing.deal(members, batch_size, config_lib.num_cores())
     return [packing.pack(hand, layout, batch_size) for hand in hands]
 
   with tf.Graph().as_default():  # Keeps the variables out of the way.
@@ -165,7 +166,7 @@ def _contenders(task, batch_size: int, keras_model) -> dict[str, Contender]:
         client_optimizer=sgd(0.01),
           ),
       bring_packed,
-      {'threads': task.threads},
+      {'threads': 1},
     ),
     'stock TFF': Contender(
       tff.learning.algorithms.build_weighted_fed_avg(

@@ -8,6 +8,7 @@ level: nothing here imports TensorFlow.
 from collections.abc import Mapping, Sequence
 import dataclasses
 import math
+import os
 import types
 from typing import Any, NamedTuple, Optional
 
@@ -16,6 +17,11 @@ from f3ast_tff import communication
 from f3ast_tff import rates
 from f3ast_tff import released
 from f3ast_tff import selection
+
+
+def num_cores() -> int:
+  """Returns how many cores this process may use."""
+  return len(os.sched_getaffinity(0))
 
 
 class Algorithm(NamedTuple):
@@ -127,6 +133,12 @@ class Config:
   )
   batch_size: int = _setting(20, 'The size of a local batch.')
   local_epochs: int = _setting(1, 'Passes over the local data per round.')
+  parallel_clients: int = _setting(
+    0,
+    'How many clients train at a time, each on its share of the cores; 0 for '
+    'as many as there are cores. Sums are rounded differently with another '
+    'number.',
+  )
   eval_every: int = _setting(
     10, 'Test every so many rounds, and after the last one.'
   )
@@ -171,7 +183,9 @@ class Config:
         raise ValueError(f'{name} must be above 0, but it is {value}.')
     if not 0 < self.beta <= 1:
       raise ValueError(f'beta must be in (0, 1], but it is {self.beta}.')
-    for name in ('seed', 'eval_examples', 'proximal'):
+    for name in (
+      'seed', 'eval_examples', 'proximal', 'parallel_clients'
+    ):
       if getattr(self, name) < 0:
         raise ValueError(
           f'{name} must be at least 0, but it is {getattr(self, name)}.'
@@ -202,6 +216,7 @@ class Config:
     step_sizes = defaults[optimizer]
     return dataclasses.replace(
       self,
+      parallel_clients=self.parallel_clients or num_cores(),
       selection=first(self.selection, preset.selection),
       server_optimizer=optimizer,
       client_learning_rate=first(self.client_learning_rate, step_sizes.client),

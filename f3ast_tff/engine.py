@@ -8,8 +8,6 @@ very same result.
 """
 
 from collections.abc import Callable
-import dataclasses
-import os
 from typing import Any, NamedTuple, Optional
 
 import numpy as np
@@ -29,24 +27,16 @@ from f3ast_tff.datasets import federated
 from f3ast_tff.models import functional
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class Task:
-  """What is trained: data, model, and how the worker best computes it.
-
-  Attributes:
-    dataset: The data.
-    model: The model.
-    threads: Threads per TensorFlow operation in the worker; None for all cores.
-    num_arrays: In how many arrays clients are dealt out. As many clients train
-      at a time, and those of an array one after the other.
-  """
+class Task(NamedTuple):
+  """What is trained."""
 
   dataset: federated.FederatedDataset
   model: functional.Model
-  threads: Optional[int] = 1
-  num_arrays: int = dataclasses.field(
-    default_factory=lambda: len(os.sched_getaffinity(0))
-  )
+
+
+def threads(config: config_lib.Config) -> int:
+  """Returns how many threads an operation in the worker should have."""
+  return max(1, config_lib.num_cores() // config.parallel_clients)
 
 
 def _client_optimizer(
@@ -88,8 +78,7 @@ class Engine(NamedTuple):
   Attributes:
     config: The settings.
     environment: What they mean.
-    packer: Packs the cohort.
-    num_arrays: In how many arrays.
+    packer: Packs the cohort, in as many arrays as clients train at a time.
     initialize: The computation of the first state, in a tuple.
     play: The computation of a round: (state, arrays) to (state, news), where
       the news are r(t) and the metrics.
@@ -100,7 +89,6 @@ class Engine(NamedTuple):
   config: config_lib.Config
   environment: environment_lib.Environment
   packer: participants.Packer
-  num_arrays: int
   initialize: tff.framework.ConcreteComputation
   play: tff.framework.ConcreteComputation
   ask: tff.framework.ConcreteComputation
@@ -121,7 +109,7 @@ def build(config: config_lib.Config, task: Task) -> Engine:
   environment = environment_lib.build(
     config, dataset.num_examples, dataset.num_predictions
   )
-  packer = participants.Packer(config, dataset, task.num_arrays)
+  packer = participants.Packer(config, dataset, config.parallel_clients)
   client_optimizer = _client_optimizer(config)
   process = process_lib.build_packed_f3ast(
     task.model.functional,
@@ -156,7 +144,6 @@ def build(config: config_lib.Config, task: Task) -> Engine:
     config=config,
     environment=environment,
     packer=packer,
-    num_arrays=task.num_arrays,
     initialize=initialize,
     play=play,
     ask=ask,
@@ -212,7 +199,7 @@ class Server:
 
   def __init__(self, engine: Engine, worker: runtime.Worker):
     self._engine = engine
-    self._remote = remote.Remote(worker, engine.num_arrays)
+    self._remote = remote.Remote(worker, engine.config.parallel_clients)
     self._play = self._remote.load(engine.play)
     self._ask: Optional[remote.Value] = None
     (self._state,) = self._remote.call(self._remote.load(engine.initialize))

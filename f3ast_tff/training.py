@@ -78,7 +78,7 @@ def run(
       len(task.dataset.test_owner), config.eval_examples, config.seed
     ),
   )
-  with runtime.worker(verbose, task.threads) as worker:
+  with runtime.worker(verbose, engine_lib.threads(config)) as worker:
     server = engine_lib.Server(engine, worker)
     start, progress = _restore(folder, server)
     started = time.perf_counter()

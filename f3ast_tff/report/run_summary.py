@@ -10,6 +10,7 @@ import matplotlib.pyplot as plt  # noqa: E402
 import numpy as np  # noqa: E402
 import pandas as pd  # noqa: E402
 
+from f3ast_tff import config as config_lib  # noqa: E402
 from f3ast_tff import run_directory  # noqa: E402
 
 LAST_ROUNDS = 100  # One round's accuracy is noise; so a mean of these.
@@ -61,7 +62,8 @@ def draw(folder: pathlib.Path, dataset_name: str) -> None:
   for axes in (left, right):
     axes.spines[['top', 'right']].set_visible(False)
   figure.suptitle(
-    f'{settings["algorithm"]} on {dataset_name}, {settings["avail"]}, '
+    f'{config_lib.method_name(settings)} on {dataset_name}, '
+    f'{settings["avail"]}, '
     f'K = {settings["clients_per_round"]}, seed {settings["seed"]}'
   )
   figure.savefig(folder / 'summary.png', dpi=120)
@@ -78,7 +80,8 @@ def text(folder: pathlib.Path, dataset_name: str, seconds: float) -> str:
   per_round = 1000 * timing['train_seconds'].median()
   late_rounds = rounds[rounds['round'] > rounds['round'].max() - LAST_ROUNDS]
   lines = [
-    f'{settings["algorithm"]} on {dataset_name}, {settings["avail"]}, seed '
+    f'{config_lib.method_name(settings)} on {dataset_name}, '
+    f'{settings["avail"]}, seed '
     f'{settings["seed"]}: {settings["rounds"]} rounds',
     f'                    at the end   mean of the last '
     f'{min(LAST_ROUNDS, settings["rounds"])} rounds',
@@ -97,6 +100,8 @@ def text(folder: pathlib.Path, dataset_name: str, seconds: float) -> str:
     f'{rounds["selected"].mean():.1f} selected, {per_round:.0f} ms; '
     f'{int(rounds["empty"].sum())} empty rounds, '
     f'{int(rounds["left_out"].sum())} updates left out',
-    f'  trained for {seconds:.0f} s; files in {folder}',
+    f'  trained for {seconds:.0f} s, '
+    f'{settings["parallel_clients"]} clients at a time '
+    f'(--parallel_clients); files in {folder}',
   ]
   return '\n'.join(lines)
