@@ -10,12 +10,13 @@ layer for Synthetic). Each has a worker of its own; blocks of rounds alternate,
 so that a noisy neighbour hits both. What counts is the ratio of the medians.
 """
 
-import functools
+from collections.abc import Callable
+import itertools
 import os
 import resource
 import statistics
 import time
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Optional
 
 from absl import app
 from absl import flags
@@ -38,21 +39,26 @@ _BLOCKS = flags.DEFINE_integer(
 _ROUNDS = flags.DEFINE_integer(
   'rounds', 10, 'Rounds in a block that are timed.', lower_bound=1
 )
+_BY_SHARE = flags.DEFINE_bool(
+  'by_share', False, 'Draw clients by their data, as FedAvg does.'
+)
 _COHORT = 10
+
+
+# Starts with a worker; returns a function that plays a round with a cohort.
+Starter = Callable[[Any], Callable[[Any], None]]
 
 
 class Contender(NamedTuple):
   """Something to time.
 
   Attributes:
-    process: A TFF learning process.
-    bring: Maps a cohort to what it brings to a round.
-    worker: The arguments of `runtime.worker`.
+    start: Maps a worker to a function that plays a round with a cohort.
+    threads: Threads per TensorFlow operation in the worker; None for all.
   """
 
-  process: Any
-  bring: Any
-  worker: dict[str, Any]
+  start: Starter
+  threads: Optional[int]
 
 
 def _tasks():
@@ -111,40 +117,53 @@ def _tasks():
   }
 
 
-def _contenders(task, batch_size: int, keras_model) -> dict[str, Contender]:
+def _ours(task, batch_size: int) -> Contender:
+  """Returns the rounds that the experiments play."""
+  import numpy as np
+
+  from f3ast_tff import config as config_lib
+  from f3ast_tff import engine
+  from f3ast_tff import selection
+
+  config = config_lib.Config(
+    clients_per_round=str(_COHORT), batch_size=batch_size, avail='always'
+  ).resolve({'sgd': config_lib.LearningRates(client=0.01, server=1.0)})
+  upcoming: list[Any] = []
+  built = engine.build(config, task)
+  equal = np.full(_COHORT, 1 / _COHORT)
+  # Who takes part is given; all else is as it is.
+  built = built._replace(
+    environment=built.environment._replace(
+      policy=lambda situation, rng: selection.Cohort(upcoming.pop(), equal)
+    )
+  )
+
+  def start(worker):
+    server = engine.Server(built, worker)
+    rounds = itertools.count(1)
+
+    def play(cohort):
+      upcoming.append(np.sort(cohort))
+      server.play(next(rounds))
+
+    return play
+
+  return Contender(start, engine.threads(config))
+
+
+def _stock(task, batch_size: int, keras_model) -> Contender:
+  """Returns the rounds of TFF's own FedAvg."""
   import numpy as np
   import tensorflow as tf
   import tensorflow_federated as tff
 
-  from f3ast_tff import config as config_lib
-  from f3ast_tff import packing
-  from f3ast_tff import process as process_lib
-
   dataset, rng = task.dataset, np.random.default_rng(0)
   augment = dataset.augment or (lambda examples, rng: examples)
-  layout = packing.layout_of(augment(dataset.train[0], rng))
   sgd = tff.learning.optimizers.build_sgdm
-  num_clients = len(dataset.train)
-
-  def to_rows(k):
-    return packing.to_rows(layout, augment(dataset.train[k], rng))
-
-  if dataset.augment is None:  # As in `training`.
-    to_rows = functools.cache(to_rows)
-
-  def bring_packed(cohort):
-    members = []
-    for k in cohort:
-      rows = to_rows(k)
-      order = rng.permutation(len(rows))
-      members.append(packing.Member(rows[order], k, 1 / _COHORT))
-    hands = packing.deal(members, batch_size, config_lib.num_cores())
-    return [packing.pack(hand, layout, batch_size) for hand in hands]
-
   with tf.Graph().as_default():  # Keeps the variables out of the way.
     x_spec, y_spec = keras_model().input_spec
 
-  def bring_dataset(k):
+  def dataset_of(k):
     examples = augment(dataset.train[k], rng)
     x = tf.data.Dataset.from_tensor_slices(examples['x'])
     if examples['x'].dtype == np.uint8 and x_spec.dtype.is_floating:
@@ -155,27 +174,21 @@ def _contenders(task, batch_size: int, keras_model) -> dict[str, Contender]:
     pairs = tf.data.Dataset.zip((x, y)).shuffle(len(examples['y']))
     return pairs.batch(batch_size)
 
-  return {
-    'ours': Contender(
-      process_lib.build_packed_f3ast(
-        task.model.functional,
-        dataset.p,
-        np.full(num_clients, _COHORT / num_clients),
-        layout,
-        batch_size,
-        client_optimizer=sgd(0.01),
-          ),
-      bring_packed,
-      {'threads': 1},
-    ),
-    'stock TFF': Contender(
-      tff.learning.algorithms.build_weighted_fed_avg(
-        keras_model, sgd(0.01), sgd(1.0)
-      ),
-      lambda cohort: [bring_dataset(k) for k in cohort],
-      {},
-    ),
-  }
+  process = tff.learning.algorithms.build_weighted_fed_avg(
+    keras_model, sgd(0.01), sgd(1.0)
+  )
+
+  def start(worker):
+    del worker  # TFF finds it by its context.
+    state = process.initialize()
+
+    def play(cohort):
+      nonlocal state
+      state = process.next(state, [dataset_of(k) for k in cohort]).state
+
+    return play
+
+  return Contender(start, None)
 
 
 def _time_block(contender: Contender, cohorts) -> tuple[list[float], int]:
@@ -183,16 +196,16 @@ def _time_block(contender: Contender, cohorts) -> tuple[list[float], int]:
   from f3ast_tff import runtime
 
   seconds = []
-  with runtime.worker(**contender.worker) as worker:
-    state = contender.process.initialize()
-    for cohort in [*cohorts, *cohorts]:
+  with runtime.worker(threads=contender.threads) as worker:
+    play = contender.start(worker)
+    play(cohorts[0])  # The first round is slower.
+    for cohort in cohorts:
       began = time.perf_counter()
-      state = contender.process.next(state, contender.bring(cohort)).state
+      play(cohort)
       seconds.append(time.perf_counter() - began)
     with open(f'/proc/{worker.pid}/status') as status:
       peak = next(line for line in status if line.startswith('VmHWM'))
-  # The first pass compiles.
-  return seconds[len(cohorts) :], int(peak.split()[1]) // 1000
+  return seconds, int(peak.split()[1]) // 1000
 
 
 def main(argv: list[str]) -> None:
@@ -205,10 +218,14 @@ def main(argv: list[str]) -> None:
 
   with cli.one_sentence(ValueError, 2):
     task, batch_size, keras_model = _tasks()[_TASK.value]()
-  contenders = _contenders(task, batch_size, keras_model)
+  contenders = {
+    'ours': _ours(task, batch_size),
+    'stock TFF': _stock(task, batch_size, keras_model),
+  }
   rng = np.random.default_rng(1)
+  share = task.dataset.p if _BY_SHARE.value else None
   cohorts = [
-    rng.choice(len(task.dataset.train), _COHORT, replace=False)
+    rng.choice(len(task.dataset.train), _COHORT, replace=False, p=share)
     for _ in range(_ROUNDS.value)
   ]
   seconds: dict[str, list[float]] = {name: [] for name in contenders}
