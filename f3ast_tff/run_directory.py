@@ -68,6 +68,15 @@ def _versions() -> dict[str, str]:
   return versions
 
 
+def sync(path: pathlib.Path) -> None:
+  """Returns when a file or folder is on the disk."""
+  descriptor = os.open(path, os.O_RDONLY)
+  try:
+    os.fsync(descriptor)
+  finally:
+    os.close(descriptor)
+
+
 def write_atomically(path: pathlib.Path, text: str) -> None:
   """Replaces a file so that a crash leaves the old one or the new one."""
   temporary = path.with_name(path.name + '.tmp')
@@ -182,8 +191,7 @@ def append_row(path: pathlib.Path, row: Mapping[str, Any]) -> None:
 def sync_rows(path: pathlib.Path) -> None:
   """Returns when the rows are on the disk, so that a checkpoint may follow."""
   if path.exists():
-    with open(path) as file:
-      os.fsync(file.fileno())
+    sync(path)
 
 
 def keep_rounds(path: pathlib.Path, last_round: int) -> None:

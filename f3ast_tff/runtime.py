@@ -64,7 +64,7 @@ class Worker:
       return
     raise WorkerError(
       f'The TFF worker ended with exit code {code} (-9 often means that memory '
-      'ran out); resume the run from its checkpoint.'
+      'ran out).'
     )
 
 

@@ -10,6 +10,7 @@ import pathlib
 import time
 from typing import Any, NamedTuple, Optional
 
+from absl import logging
 import numpy as np
 import psutil
 import tensorflow as tf
@@ -24,6 +25,9 @@ from f3ast_tff import process as process_lib
 from f3ast_tff import run_directory
 from f3ast_tff import runtime
 from f3ast_tff.datasets import federated
+
+# How often a run may lose its worker before it gives up.
+_WORKER_FAILURES = 5
 
 _ROW_FILES = ('metrics.csv', 'rounds.csv', 'timing.csv')
 
@@ -78,14 +82,24 @@ def run(
       len(task.dataset.test_owner), config.eval_examples, config.seed
     ),
   )
-  with runtime.worker(verbose, engine_lib.threads(config)) as worker:
-    server = engine_lib.Server(engine, worker)
-    start, progress = _restore(folder, server)
-    started = time.perf_counter()
-    progress = _train(engine, server, test, folder, start, progress, worker.pid)
-    seconds = time.perf_counter() - started
+  started = time.perf_counter()
+  for failures_left in reversed(range(_WORKER_FAILURES)):
+    try:
+      with runtime.worker(verbose, engine_lib.threads(config)) as worker:
+        server = engine_lib.Server(engine, worker)
+        start, progress = _restore(folder, server)
+        progress = _train(
+          engine, server, test, folder, start, progress, worker.pid
+        )
+      break
+    except runtime.WorkerError as error:
+      if failures_left == 0:
+        raise
+      # All is a pure function of the checkpoint, so that the rounds since then
+      # are played again to the same result, and r is stepped once.
+      logging.warning('%s It goes on with a new worker.', error)
   _write_final_files(folder, task.dataset, engine.environment, progress)
-  return seconds
+  return time.perf_counter() - started
 
 
 def _restore(
@@ -96,9 +110,10 @@ def _restore(
   nobody = np.zeros(len(state.rates), np.int64)
   progress = Progress(state, nobody, nobody)
   checkpoint.remove_unfinished(folder / 'checkpoints')
-  start = checkpoint.latest(folder / 'checkpoints') or 0
-  if start:
-    progress = checkpoint.load(folder / 'checkpoints', start, progress)
+  start = 0
+  found = checkpoint.load_latest(folder / 'checkpoints', progress)
+  if found is not None:
+    start, progress = found
     server.state = progress.server
   for name in _ROW_FILES:
     run_directory.keep_rounds(folder / name, start)

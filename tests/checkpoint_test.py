@@ -21,7 +21,7 @@ def _state(value, num_clients=3):
 
 def test_round_trip_keeps_every_bit_and_the_structure(tmp_path):
   checkpoint.save(tmp_path, 7, _state(1 / 3))
-  assert checkpoint.latest(tmp_path) == 7
+  assert checkpoint.rounds(tmp_path) == [7]
   loaded = checkpoint.load(tmp_path, 7, _state(0))
   assert isinstance(loaded, process.ServerState)
   weights = loaded.global_model_weights
@@ -36,36 +36,63 @@ def test_round_trip_keeps_every_bit_and_the_structure(tmp_path):
 def test_old_checkpoints_are_pruned(tmp_path):
   for round_num in (5, 10, 15):
     checkpoint.save(tmp_path, round_num, _state(round_num))
-  assert checkpoint.latest(tmp_path) == 15
-  assert sorted(f.name for f in tmp_path.iterdir()) == ['round_10', 'round_15']
+  assert checkpoint.rounds(tmp_path) == [10, 15]
+  assert sorted(f.name for f in tmp_path.iterdir()) == [
+    'round_10.npz', 'round_15.npz'
+  ]
 
 
 def test_nothing_there(tmp_path):
-  assert checkpoint.latest(tmp_path / 'none') is None
-  assert checkpoint.latest(tmp_path) is None
+  assert checkpoint.load_latest(tmp_path / 'none', _state(0)) is None
+  assert checkpoint.load_latest(tmp_path, _state(0)) is None
 
 
 def test_unfinished_checkpoint_is_not_taken(tmp_path):
   checkpoint.save(tmp_path, 5, _state(5))
-  (tmp_path / 'round_10_temp1234').mkdir()  # As left by a kill while saving.
-  assert checkpoint.latest(tmp_path) == 5
+  (tmp_path / 'round_10.tmp').write_bytes(b'PK')  # A kill while saving.
+  assert checkpoint.rounds(tmp_path) == [5]
   checkpoint.remove_unfinished(tmp_path)
-  assert [f.name for f in tmp_path.iterdir()] == ['round_5']
+  assert [f.name for f in tmp_path.iterdir()] == ['round_5.npz']
 
 
-@pytest.mark.parametrize('damage', ['empty', 'garbage', 'no variables'])
-def test_a_damaged_checkpoint_is_named(damage, tmp_path):
+def _damage(path, how):
+  content = bytearray(path.read_bytes())
+  if how == 'empty':
+    content = bytearray()
+  elif how == 'cut off':
+    content = content[: len(content) // 2]
+  elif how == 'garbage':
+    content = bytearray(b'garbage')
+  elif how == 'bit flip':  # In the weights: 16 bytes of 5.0.
+    place = content.index(np.full(4, 5.0, np.float32).tobytes())
+    content[place] ^= 1
+  else:  # Something that NumPy would have to unpickle.
+    np.savez(path, np.array([object()], dtype=object))
+    return
+  path.write_bytes(content)
+
+
+@pytest.mark.parametrize(
+  'how', ['empty', 'cut off', 'garbage', 'bit flip', 'pickle']
+)
+def test_a_damaged_checkpoint_is_named_and_the_one_before_it_taken(
+  how, tmp_path
+):
+  checkpoint.save(tmp_path, 4, _state(4))
   checkpoint.save(tmp_path, 5, _state(5))
-  model = tmp_path / 'round_5' / 'saved_model.pb'
-  if damage == 'empty':
-    model.write_bytes(b'')
-  elif damage == 'garbage':
-    model.write_bytes(b'garbage')
-  else:
-    for file in (tmp_path / 'round_5' / 'variables').iterdir():
-      file.unlink()
-  with pytest.raises(run_directory.RunDirectoryError, match='is damaged'):
+  _damage(tmp_path / 'round_5.npz', how)
+  with pytest.raises(OSError, match='round_5.npz is damaged'):
     checkpoint.load(tmp_path, 5, _state(0))
+  round_num, state = checkpoint.load_latest(tmp_path, _state(0))
+  assert round_num == 4
+  np.testing.assert_array_equal(state.rates, np.full(3, 4 / 3))
+
+
+def test_when_none_can_be_read_it_is_said(tmp_path):
+  checkpoint.save(tmp_path, 5, _state(5))
+  _damage(tmp_path / 'round_5.npz', 'empty')
+  with pytest.raises(run_directory.RunDirectoryError, match='No checkpoint in'):
+    checkpoint.load_latest(tmp_path, _state(0))
 
 
 def test_another_number_of_clients_is_refused(tmp_path):

@@ -1,9 +1,12 @@
 """Tests of `training`: the pieces of a round, and short runs in process."""
 
 import sys
+import threading
+import time
 
 import numpy as np
 import pandas as pd
+import psutil
 import pytest
 
 from f3ast_tff import config as config_lib
@@ -91,6 +94,42 @@ def test_power_of_choice_takes_the_highest_losses(tmp_path):
   rounds = pd.read_csv(tmp_path / 'two' / 'rounds.csv')
   chosen = set(map(int, rounds['clients'].iloc[1].split()))
   assert chosen == set(np.argsort(losses)[-3:])
+
+
+def _kill_once_there(path, lines, times):
+  """Kills the worker each time that the file has so many more lines."""
+  this = psutil.Process()
+
+  def watch():
+    killed = 0
+    while killed < times:
+      time.sleep(0.005)
+      if not path.exists() or path.read_text().count('\n') < lines:
+        continue
+      for child in this.children(recursive=True):
+        if 'worker_binary' in child.name():
+          child.kill()
+          killed += 1
+      time.sleep(0.5)
+
+  thread = threading.Thread(target=watch, daemon=True)
+  thread.start()
+  return thread
+
+
+def test_a_run_whose_worker_is_killed_ends_as_if_it_had_not_been(tmp_path):
+  task = engine.Task(synthetic.load(num_clients=8, seed=1), softmax.build())
+  config = _config(rounds=40, checkpoint_every=7, algorithm='f3ast_adam')
+  training.run(config, task, tmp_path / 'whole')
+  (tmp_path / 'killed').mkdir()
+  killer = _kill_once_there(tmp_path / 'killed' / 'rounds.csv', 12, times=2)
+  training.run(config, task, tmp_path / 'killed')
+  killer.join(timeout=10)
+  assert not killer.is_alive()  # It did kill.
+  for name in ('rounds.csv', 'metrics.csv', 'clients.csv', 'model.npz'):
+    assert (tmp_path / 'killed' / name).read_bytes() == (
+      tmp_path / 'whole' / name
+    ).read_bytes()
 
 
 def test_more_clients_per_round_than_there_are(tmp_path):
