@@ -15,7 +15,7 @@ ARGS ?=
 VENV_PYTHON := .venv/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test lint reproduce bench clean distclean
+.PHONY: help setup test lint reproduce paper bench clean distclean
 
 help:  ## List the targets.
 	@sed -n 's/^\([a-z]*\):.*  ## \(.*\)/  \1 \2/p' $(MAKEFILE_LIST) | \
@@ -31,8 +31,11 @@ lint: setup  ## Check style and types.
 	@$(VENV_PYTHON) -m ruff check .
 	@$(VENV_PYTHON) -m mypy f3ast_tff experiments
 
-reproduce: setup  ## Four methods on Synthetic(1,1): a table and a picture.
+reproduce: setup  ## Five methods on Synthetic(1,1): a table and a report.
 	@$(VENV_PYTHON) -m experiments.reproduce $(ARGS)
+
+paper: setup  ## All of Synthetic from scratch, and the report (ARGS= adds).
+	@$(VENV_PYTHON) -m experiments.paper --from_scratch --only=synthetic $(ARGS)
 
 bench: setup  ## Measure the time of a training round (ARGS= for options).
 	@$(VENV_PYTHON) -m benchmarks.round_time $(ARGS)

@@ -36,7 +36,7 @@ class RunDirectoryError(ValueError):
   """The folder cannot be used for this run."""
 
 
-def _revision() -> str:
+def revision() -> str:
   """Returns the git revision of the code, '+' when changed, '' if unknown."""
   folder = pathlib.Path(__file__).parent
   try:
@@ -51,7 +51,15 @@ def _revision() -> str:
       ).stdout.strip()
       for arguments in (
         ('rev-parse', 'HEAD'),
-        ('status', '--porcelain', '--untracked-files=no'),
+        # What computes; a report that was written anew changes nothing.
+        (
+          'status',
+          '--porcelain',
+          '--untracked-files=no',
+          '--',
+          ':/f3ast_tff',
+          ':/experiments',
+        ),
       )
     )
   except (OSError, subprocess.SubprocessError):
@@ -155,7 +163,7 @@ def _check_or_write_config(
     config = {
       'settings': dict(settings),
       'versions': _versions(),
-      'revision': _revision(),
+      'revision': revision(),
     }
     write_atomically(path, json.dumps(config, indent=2) + '\n')
     return

@@ -1,4 +1,4 @@
-"""Tests of `experiments.reproduce` at a tiny size."""
+"""Tests of `experiments.reproduce`: with a stub, and once at a tiny size."""
 
 import os
 import pathlib
@@ -10,48 +10,58 @@ import pytest
 _ROOT = pathlib.Path(__file__).parents[2]
 
 
-def _reproduce(folder, *flags):
+def _reproduce(folder, *modules, fail=''):
   return subprocess.run(
-    [
-      sys.executable,
-      '-m',
-      'experiments.reproduce',
-      '--rounds=2',
-      '--seeds=1',
-      *flags,
-    ],
+    [sys.executable, '-m', *modules, '--rounds=2', '--seeds=1'],
     cwd=_ROOT,
-    env={**os.environ, 'BUILD_WORKING_DIRECTORY': str(folder)},
+    env={
+      **os.environ, 'BUILD_WORKING_DIRECTORY': str(folder), 'FAIL': fail
+    },
     capture_output=True,
     text=True,
     timeout=300,
   )
 
 
-def test_table_picture_and_a_second_call_from_scratch(tmp_path):
-  for _ in range(2):
-    done = _reproduce(tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert '| F3AST+Adam' in done.stdout
-    assert 'F3AST - FedAvg, test accuracy by seed' in done.stdout
-    assert done.stderr.count('started') == 4  # It trained all four.
+def _with_stub(folder, fail=''):
+  return _reproduce(
+    folder, 'tests.stub_training', 'experiments.reproduce', fail=fail
+  )
+
+
+@pytest.mark.slow
+def test_five_runs_give_a_table_a_picture_and_a_report(tmp_path):
+  done = _reproduce(tmp_path, 'experiments.reproduce')
+  assert done.returncode == 0, done.stderr
+  assert '| F3AST+Adam' in done.stdout
+  assert '| PoC' in done.stdout
+  assert 'F3AST - FedAvg, test accuracy by seed' in done.stdout
+  assert done.stderr.count('started') == 5  # It trained all five.
   output = tmp_path / 'runs' / 'reproduce-2rounds-1seeds'
-  for name in ('table.md', 'curves.png', 'curves.svg'):
+  for name in ('table.md', 'curves.png', 'curves.svg', 'report/report.html'):
     assert (output / name).stat().st_size > 0
+
+
+def test_interrupted_goes_on_and_finished_starts_from_scratch(tmp_path):
+  output = tmp_path / 'runs' / 'reproduce-2rounds-1seeds'
+  done = _with_stub(tmp_path, fail='fedavg')
+  assert done.returncode == 1
+  assert (
+    'error: paper/synthetic/home_devices-fedavg-seed=0: exit code 3' in
+    done.stderr
+  )
+  assert done.stderr.count('started') == 5  # One did not stop the others.
+  assert not (output / 'table.md').exists()
+  done = _with_stub(tmp_path)
+  assert done.returncode == 0, done.stderr
+  assert done.stderr.count('started') == 1  # The others were done.
+  assert (output / 'table.md').exists()
+  done = _with_stub(tmp_path)
+  assert done.stderr.count('started') == 5
   previous = output.with_name(output.name + '-previous')
   assert (previous / 'table.md').read_text() == (
     output / 'table.md'
   ).read_text()
-
-
-def test_a_failed_run_is_named(tmp_path):
-  output = tmp_path / 'runs' / 'reproduce-2rounds-1seeds'
-  (output / 'fedavg-seed0').mkdir(parents=True)
-  (output / 'fedavg-seed0' / 'thesis.tex').write_text('mine')
-  done = _reproduce(tmp_path)
-  assert done.returncode == 1
-  assert 'error: fedavg-seed0: exit code 2' in done.stderr
-  assert (output / 'f3ast-seed0' / 'metrics.csv').exists()
 
 
 if __name__ == '__main__':

@@ -1,0 +1,123 @@
+"""Around the grid: what `experiments.paper` and `.reproduce` share."""
+
+from collections.abc import Sequence
+import pathlib
+import shutil
+import sys
+
+from experiments import cli
+from experiments import grid
+from experiments import paper_numbers
+from f3ast_tff.report import results
+
+# Pictures that other programs make, shown in the report if they are there.
+_OTHER_PICTURES = {
+  'docs/region.svg': (
+    'The region of achievable rates of two clients, by experiments.region'
+  ),
+}
+
+
+def _other_pictures() -> dict[str, tuple[str, bytes]]:
+  """Returns the pictures of `experiments.region` and so on by caption."""
+  return {
+    title: ('svg+xml', cli.here(path).read_bytes())
+    for path, title in _OTHER_PICTURES.items()
+    if cli.here(path).exists()
+  }
+
+
+def _files(
+  places: grid.Places, cells: Sequence[grid.Cell]
+) -> dict[str, bytes]:
+  """Returns the files of the report.
+
+  Args:
+    places: Where the results are.
+    cells: All cells that may be there.
+
+  Returns:
+    The content of each file.
+
+  Raises:
+    results.ResultError: If a file there is not the result of a cell.
+  """
+  from f3ast_tff.report import paper_report  # Slow to import.
+
+  found = results.read_all(places.results)
+  known = {cell.key: cell for cell in cells}
+  varied: dict[results.Key, list[str]] = {}
+  for result in found:
+    key = results.Key(**result['cell'])
+    reason = results.refusal(result, places.allow_changed_code)
+    if key not in known:
+      reason = 'is not of a cell of the grid'
+    if reason:
+      path = results.path_of(places.results, key)
+      raise results.ResultError(f'{path} {reason}; move it away.')
+    cell = known[key]
+    grid.check_settings(grid.resolve(cell, places) or cell, result)
+    varied[key] = [name for name, _ in cell.flags]
+  results.check_alike(found, varied)
+  paper = paper_report.Paper(paper_numbers.load(), paper_numbers.SECONDS)
+  return paper_report.build(found, paper, _other_pictures())
+
+
+def write(
+  places: grid.Places, cells: Sequence[grid.Cell], output: pathlib.Path
+) -> None:
+  """Writes the report and says where it is."""
+  from f3ast_tff.report import paper_report
+
+  paper_report.write(output, _files(places, cells))
+  print(f'The report is {output / "report.html"}.')
+
+
+def check(
+  places: grid.Places, cells: Sequence[grid.Cell], output: pathlib.Path
+) -> None:
+  """Ends the program with exit code 1 unless the report is as it should be."""
+  from f3ast_tff.report import paper_report
+
+  wrong = paper_report.differences(output, _files(places, cells))
+  if wrong:
+    more = f'; and {len(wrong) - 5} more' if len(wrong) > 5 else ''
+    cli.fail(
+      f'{"; ".join(wrong[:5])}{more}. --report_only makes the report again.', 1
+    )
+  print(f'{output} is what the results in {places.results} give.')
+
+
+def keep_once_more(folder: pathlib.Path) -> None:
+  """Moves what a finished call left aside, and drops what that one had kept."""
+  previous = folder.with_name(folder.name + '-previous')
+  shutil.rmtree(previous, ignore_errors=True)
+  folder.rename(previous)
+
+
+def run(cells: Sequence[grid.Cell], places: grid.Places, jobs: int) -> bool:
+  """Runs cells and tells what became of them.
+
+  Args:
+    cells: The cells.
+    places: Where runs and results go.
+    jobs: How many at a time.
+
+  Returns:
+    Whether none of them failed.
+  """
+  try:
+    outcome = grid.run(cells, places, jobs)
+  except KeyboardInterrupt:
+    cli.fail('interrupted; the same command goes on.', 130)
+  for line in outcome.waiting:
+    print(line, file=sys.stderr)
+  for line in outcome.failed:
+    print(f'error: {line}', file=sys.stderr)
+  if outcome.failed:
+    print(
+      f'{len(outcome.failed)} of {len(cells)} cells failed; the same command '
+      'tries them again.',
+      file=sys.stderr,
+    )
+  return not outcome.failed

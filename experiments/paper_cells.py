@@ -1,0 +1,172 @@
+"""The cells behind the paper's tables and figures, and our controls.
+
+Seeds and conditions are those of `report.design`. A cell that two tables need
+is there once.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Optional
+
+from experiments import grid
+from f3ast_tff.report import design
+from f3ast_tff.report import names
+from f3ast_tff.report import results
+
+METHODS = tuple(names.METHODS)
+AVAILS = tuple(names.AVAILS)
+
+PAPER_ROUNDS = {'synthetic': 500, 'cifar100': 1000, 'shakespeare': 500}
+# What a small machine can do.
+COMPACT_ROUNDS = {'cifar100': 150, 'shakespeare': 150}
+
+
+def _synthetic(
+  method: str,
+  avail: str,
+  seed: int,
+  rounds: int,
+  flag: Optional[tuple[str, Any]] = None,
+) -> grid.Cell:
+  variant = '' if flag is None else design.variant(*flag)
+  key = design.synthetic(method, avail, variant, seed)
+  return grid.Cell(key, rounds, (flag,) if flag is not None and variant else ())
+
+
+def main_grid(
+  rounds: int,
+  seeds: Sequence[int] = design.SEEDS,
+  avails: Sequence[str] = AVAILS,
+) -> list[grid.Cell]:
+  """Returns the paper's five methods under its five availability models."""
+  return [
+    _synthetic(method, avail, seed, rounds)
+    for seed in seeds
+    for avail in avails
+    for method in METHODS
+  ]
+
+
+def heterogeneity(rounds: int) -> list[grid.Cell]:
+  """Returns tab:heterogeneity; alpha = 1 is that of the main grid."""
+  return [
+    _synthetic(method, design.ALPHA_AVAIL, seed, rounds, ('alpha', alpha))
+    for seed in design.SEEDS
+    for alpha in design.ALPHAS
+    for method in design.ALPHA_METHODS
+  ]
+
+
+def k_sweep(rounds: int) -> list[grid.Cell]:
+  """Returns fig:num_clients; K = 10 is that of the main grid."""
+  return [
+    _synthetic(
+      method, design.K_AVAIL, seed, rounds, ('clients_per_round', str(k))
+    )
+    for seed in design.FEW_SEEDS
+    for k in design.KS
+    for method in design.K_METHODS
+  ]
+
+
+def protocols(rounds: int) -> list[grid.Cell]:
+  """Returns the released code's protocol, whole and one departure at a time."""
+  whole = [
+    _synthetic(method, avail, seed, rounds, ('protocol', 'released'))
+    for avail in AVAILS
+    for seed in (design.FEW_SEEDS if avail == design.PROTOCOL_AVAIL else (0,))
+    for method in METHODS
+  ]
+  single = [
+    _synthetic(method, design.PROTOCOL_AVAIL, seed, rounds, ('protocol', name))
+    for seed in design.FEW_SEEDS
+    for name, methods in design.CONCERNED.items()
+    for method in methods
+  ]
+  return whole + single
+
+
+def controls(rounds: int) -> list[grid.Cell]:
+  """Returns what tells the selection rule from a hidden learning rate.
+
+  F3AST from each r(0), of which Kp is that of the main grid; and the baselines
+  with the server learning rate at F3AST's mean sum of weights in the same seed.
+
+  Args:
+    rounds: The number of rounds.
+
+  Returns:
+    The cells.
+  """
+  starts = [
+    _synthetic('f3ast', avail, seed, rounds, ('rate_init', rate_init))
+    for seed in design.SEEDS
+    for avail in design.CONTROL_AVAILS
+    for rate_init in design.RATE_INITS
+  ]
+  matched = [
+    grid.Cell(
+      design.synthetic(method, avail, design.MATCHED, seed),
+      rounds,
+      match=design.synthetic('f3ast', avail, seed=seed),
+    )
+    for seed in design.SEEDS
+    for avail in design.CONTROL_AVAILS
+    for method in design.MATCHED_METHODS
+  ]
+  return starts + matched
+
+
+def synthetic(rounds: int = PAPER_ROUNDS['synthetic']) -> list[grid.Cell]:
+  """Returns all cells on Synthetic."""
+  cells_ = [
+    *main_grid(rounds),
+    *heterogeneity(rounds),
+    *k_sweep(rounds),
+    *protocols(rounds),
+    *controls(rounds),
+  ]
+  return list(dict.fromkeys(cells_))  # In order, and each cell once.
+
+
+def real_data(preset: str, rounds: Optional[int] = None) -> list[grid.Cell]:
+  """Returns the cells on CIFAR-100 and Shakespeare.
+
+  Args:
+    preset: `paper` or `compact`.
+    rounds: The number of rounds; None for the preset's.
+
+  Returns:
+    Seed 0 for all; for compact models seeds 1 and 2 under Home-devices too.
+  """
+  all_rounds = {'paper': PAPER_ROUNDS, 'compact': COMPACT_ROUNDS}[preset]
+  flags = () if preset == 'paper' else (('model', preset),)
+  several = design.FEW_SEEDS if preset == 'compact' else range(1)
+  return [
+    grid.Cell(
+      results.Key(preset, dataset, avail, method, '', seed),
+      rounds or all_rounds[dataset],
+      flags,
+    )
+    # The cheaper one first.
+    for dataset in ('shakespeare', 'cifar100')
+    for seed in several
+    for avail in AVAILS
+    for method in METHODS
+    if seed == 0 or avail == 'home_devices'
+  ]
+
+
+def cells(preset: str, rounds: Optional[int] = None) -> list[grid.Cell]:
+  """Returns the cells of a preset; Synthetic belongs to both.
+
+  Args:
+    preset: `paper` or `compact`, or `all`.
+    rounds: The number of rounds; None for the preset's.
+
+  Returns:
+    The cells, each once.
+  """
+  presets = ('compact', 'paper') if preset == 'all' else (preset,)
+  return synthetic(rounds or PAPER_ROUNDS['synthetic']) + [
+    cell for name in presets for cell in real_data(name, rounds)
+  ]

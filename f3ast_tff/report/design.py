@@ -1,0 +1,85 @@
+"""What is varied beside the main grid, and how the cells are called.
+
+Seeds and conditions were fixed here before any of them was run.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+
+from f3ast_tff.report import names
+from f3ast_tff.report import results
+
+SEEDS = range(5)
+FEW_SEEDS = range(3)
+
+# tab:heterogeneity.
+ALPHAS = (0.0, 0.5, 1.0)
+ALPHA_METHODS = ('fedavg', 'f3ast')
+ALPHA_AVAIL = 'smartphones'
+
+# fig:num_clients.
+KS = (1, 2, 5, 10, 20, 30)
+K_METHODS = ('fedavg', 'f3ast', 'power_of_choice')
+K_AVAIL = 'home_devices'
+
+# Controls: what tells the selection rule from a hidden learning rate.
+CONTROL_AVAILS = ('home_devices', 'uneven')
+RATE_INITS = ('kp', 'p', 'uniform')
+MATCHED_METHODS = ('fedavg', 'power_of_choice')
+MATCHED = 'matched'
+
+_ALL_F3AST = ('f3ast', 'f3ast_adam')
+_ALL = tuple(names.METHODS)
+# The methods that each departure of the released code concerns.
+CONCERNED: Mapping[str, Sequence[str]] = {
+  'rates_start_at_p': _ALL_F3AST,
+  'divide_by_k': _ALL_F3AST,
+  'count_batches': _ALL,
+  'draw_with_replacement': ('fedavg', 'fedadam'),
+  'losses_of_training': ('power_of_choice',),
+  'linspace_sine': _ALL,
+  'fill_with_unavailable': _ALL_F3AST,
+  'uncorrelated_h': _ALL_F3AST,
+  'one_availability': _ALL,
+}
+PROTOCOL_AVAIL = 'smartphones'
+
+# What the experiments do unless told otherwise; the main grid.
+_DEFAULTS = {
+  'alpha': 1.0,
+  'clients_per_round': '10',
+  'rate_init': 'kp',
+  'protocol': 'paper',
+}
+
+
+def variant(name: str, value: Any) -> str:
+  """Returns how cells with a setting are called; '' for the main grid's."""
+  if _DEFAULTS[name] == value:
+    return ''
+  return f'{name}={value:g}' if isinstance(value, float) else f'{name}={value}'
+
+
+def synthetic(
+  method: str, avail: str, variant_: str = '', seed: int = 0
+) -> results.Key:
+  """Returns the key of a cell on Synthetic."""
+  return results.Key('paper', 'synthetic', avail, method, variant_, seed)
+
+
+def printed(paper: pd.DataFrame) -> dict[tuple[str, str, str, str], float]:
+  """Returns the numbers of the paper's four large tables.
+
+  Args:
+    paper: The paper's numbers, as `experiments.paper_numbers` has them.
+
+  Returns:
+    By metric, dataset, method and availability model.
+  """
+  large = paper[paper['table'] != 'heterogeneity']
+  return {
+    (row.metric, row.dataset, row.method, row.availability): row.value
+    for row in large.itertuples()
+  }

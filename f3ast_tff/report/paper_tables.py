@@ -1,0 +1,509 @@
+"""The paper's tables with our numbers beside its own, and tables of controls.
+
+Models of different sizes are in different tables, and ours and the paper's
+numbers in different columns.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+import math
+from typing import Any, Optional
+
+import pandas as pd
+
+from f3ast_tff.report import claims as claims_lib
+from f3ast_tff.report import design
+from f3ast_tff.report import names
+from f3ast_tff.report import results
+from f3ast_tff.report import run_summary
+from f3ast_tff.report import tables
+
+_BASELINES = dict(names.PAIRS)
+_HOW = (
+  'Ours: mean ± standard deviation over seeds [number of seeds], a seed '
+  f'being its mean over the last {run_summary.LAST_ROUNDS} rounds'
+)
+_GAIN = '; in parentheses the relative gain over FedAvg or FedAdam.'
+# The paper prints accuracies with three digits and losses with two.
+_DIGITS = {'accuracy': 3, 'user_accuracy': 3}
+
+
+def _measured(
+  values: pd.DataFrame,
+  key: results.Key,
+  metric: str,
+  baseline: Optional[results.Key] = None,
+  seeds: Optional[Sequence[int]] = None,
+) -> tables.Measured:
+  """Returns the entry of a cell, and its gain over another."""
+  if seeds is not None:
+    values = values[values['seed'].isin(list(seeds))]
+  return tables.measured(
+    results.by_seed(values, key, metric),
+    key.group,
+    None if baseline is None else results.by_seed(values, baseline, metric),
+  )
+
+
+def _printed(
+  paper: Mapping[Any, float],
+  dataset: str,
+  metric: str,
+  method: str,
+  avail: str,
+) -> tables.Printed:
+  value = paper.get((metric, dataset, method, avail))
+  other = paper.get((metric, dataset, _BASELINES.get(method, ''), avail))
+  gain = value / other - 1 if value is not None and other is not None else None
+  return tables.Printed(value, _DIGITS.get(metric, 2), gain)
+
+
+def _rounds(values: pd.DataFrame, preset: str) -> str:
+  """Returns a sentence on how many rounds there were."""
+  part = values[(values['preset'] == preset) & (values['variant'] == '')]
+  rounds = part.groupby('dataset')['rounds'].max().to_dict()
+  texts = [
+    f'{names.DATASETS[dataset]} {rounds[dataset]}'
+    for dataset in names.PRESETS[preset]
+    if dataset in rounds
+  ]
+  return f' Rounds: {", ".join(texts)}.' if texts else ''
+
+
+def _by_avail(
+  values: pd.DataFrame, paper: pd.DataFrame, preset: str, metric: str
+) -> tables.Table:
+  """Returns tab:accuracy, tab:loss or another of their layout."""
+  printed = design.printed(paper)
+  has_gain = metric != 'sum_of_weights'
+  rows = []
+  for dataset in names.PRESETS[preset]:
+    for method, name in names.METHODS.items():
+      row: list[tables.Entry] = [names.DATASETS[dataset], name]
+      for avail in names.AVAILS:
+        baseline = _BASELINES.get(method) if has_gain else None
+        row.append(
+          _measured(
+            values,
+            results.Key(preset, dataset, avail, method),
+            metric,
+            results.Key(preset, dataset, avail, baseline) if baseline else None,
+          )
+        )
+        if has_gain:
+          row.append(_printed(printed, dataset, metric, method, avail))
+      rows.append(row)
+  columns = ['ours', 'paper'] if has_gain else ['ours']
+  note = _HOW + (_GAIN if has_gain else '. It acts as a server learning rate.')
+  if preset == 'compact' and has_gain:
+    note += " The paper's numbers are of larger models and more rounds."
+  return tables.Table(
+    name=f'{metric.replace("_", "-")}-{preset}',
+    title=f'{names.METRICS[metric].capitalize()}, {names.SIZES[preset]}',
+    note=note + _rounds(values, preset),
+    header=['dataset', 'method', *columns * len(names.AVAILS)],
+    over=['', '', *(n for n in names.AVAILS.values() for _ in columns)],
+    rows=rows,
+    label=1,
+  )
+
+
+def _heterogeneity(values: pd.DataFrame, paper: pd.DataFrame) -> tables.Table:
+  table = paper[paper['table'] == 'heterogeneity']
+  printed = table.set_index(['method', 'alpha'])['value'].to_dict()
+  rows = []
+  for method in design.ALPHA_METHODS:
+    row: list[tables.Entry] = [names.METHODS[method]]
+    for alpha in design.ALPHAS:
+      variant = design.variant('alpha', alpha)
+      keys = [
+        design.synthetic(m, design.ALPHA_AVAIL, variant)
+        for m in (method, 'fedavg')
+      ]
+      is_gain = method != 'fedavg'
+      gain = printed[(method, alpha)] / printed[('fedavg', alpha)] - 1
+      row += [
+        _measured(values, keys[0], 'accuracy', keys[1] if is_gain else None),
+        tables.Printed(
+          printed[(method, alpha)], 2, gain if is_gain else None
+        ),
+      ]
+    rows.append(row)
+  return tables.Table(
+    'heterogeneity',
+    'Test accuracy on Synthetic(alpha, alpha) under Smartphones',
+    _HOW + _GAIN,
+    ['method', *['ours', 'paper'] * len(design.ALPHAS)],
+    rows,
+    ['', *(f'alpha = {alpha:g}' for alpha in design.ALPHAS for _ in range(2))],
+  )
+
+
+def _difference(
+  values: pd.DataFrame, ours: results.Key, other: results.Key, metric: str
+) -> tables.Measured:
+  pair = [results.by_seed(values, key, metric) for key in (ours, other)]
+  return tables.measured((pair[0] - pair[1]).dropna(), signed=True)
+
+
+def _k_sweep(values: pd.DataFrame) -> tables.Table:
+  rows: list[list[tables.Entry]] = []
+  for k in design.KS:
+    keys = {
+      method: design.synthetic(
+        method, design.K_AVAIL, design.variant('clients_per_round', str(k))
+      )
+      for method in design.K_METHODS
+    }
+    few = values[values['seed'].isin(list(design.FEW_SEEDS))]
+    rows.append([
+      str(k),
+      *(_measured(few, key, 'accuracy') for key in keys.values()),
+      *(
+        _difference(few, keys['f3ast'], keys[other], 'accuracy')
+        for other in design.K_METHODS
+        if other != 'f3ast'
+      ),
+      _measured(few, keys['f3ast'], 'sum_of_weights'),
+    ])
+  return tables.Table(
+    'k-sweep',
+    'Test accuracy on Synthetic(1,1) under Home-devices with K clients a round',
+    f'{_HOW}. Differences are paired by seed. The paper shows a figure without '
+    'numbers. With K = 30 Power-of-Choice takes all of its 30 candidates.',
+    [
+      'K',
+      *(names.METHODS[method] for method in design.K_METHODS),
+      'F3AST - FedAvg',
+      'F3AST - PoC',
+      'sum of weights, F3AST',
+    ],
+    rows,
+  )
+
+
+def _released(values: pd.DataFrame) -> tables.Table:
+  variant = design.variant('protocol', 'released')
+  rows = []
+  for metric in ('accuracy', 'loss'):
+    for method, name in names.METHODS.items():
+      row: list[tables.Entry] = [names.METRICS[metric], name]
+      for avail in names.AVAILS:
+        for v in ('', variant):
+          baseline = _BASELINES.get(method)
+          row.append(
+            _measured(
+              values,
+              design.synthetic(method, avail, v),
+              metric,
+              design.synthetic(baseline, avail, v) if baseline else None,
+              seeds=[0],
+            )
+          )
+      rows.append(row)
+  return tables.Table(
+    'released',
+    "Synthetic(1,1) by the paper and by the authors' released code",
+    'Seed 0 in both columns: the mean over the last 100 rounds [1]' + _GAIN,
+    ['metric', 'method', *['paper', 'released'] * len(names.AVAILS)],
+    rows,
+    ['', '', *(n for n in names.AVAILS.values() for _ in range(2))],
+    label=1,
+  )
+
+
+def _departures(values: pd.DataFrame) -> tables.Table:
+  """Returns what each departure of the released code contributes."""
+  few = values[values['seed'].isin(list(design.FEW_SEEDS))]
+  concerned = {
+    'paper': tuple(names.METHODS),
+    **design.CONCERNED,
+    'released': tuple(names.METHODS),
+  }
+  rows = []
+  for protocol, methods in concerned.items():
+    # A method that a departure does not concern stays as in the paper.
+    keys = {
+      method: design.synthetic(
+        method,
+        design.PROTOCOL_AVAIL,
+        design.variant('protocol', protocol) if method in methods else '',
+      )
+      for method in names.METHODS
+    }
+    row: list[tables.Entry] = [protocol]
+    for method, key in keys.items():
+      baseline = design.synthetic(method, design.PROTOCOL_AVAIL)
+      if method not in methods:
+        row.append(tables.Measured(math.nan, seeds=0, absent='as in the paper'))
+      else:
+        is_change = key != baseline
+        row.append(
+          _measured(few, key, 'accuracy', baseline if is_change else None)
+        )
+    row += [
+      _difference(few, keys[ours], keys[other], 'accuracy')
+      for ours, other in names.PAIRS
+    ]
+    row.append(_measured(few, keys['f3ast'], 'sum_of_weights'))
+    rows.append(row)
+  return tables.Table(
+    'departures',
+    'What each departure of the released code contributes: test accuracy on '
+    'Synthetic(1,1) under Smartphones',
+    f'{_HOW}; in parentheses the change from the first row. "As in the paper": '
+    'the departure does not concern the method. Differences are paired by '
+    'seed.',
+    [
+      'protocol',
+      *names.METHODS.values(),
+      'F3AST - FedAvg',
+      'F3AST+Adam - FedAdam',
+      'sum of weights, F3AST',
+    ],
+    rows,
+  )
+
+
+def _control_rows(
+  values: pd.DataFrame, avail: str
+) -> Iterator[list[tables.Entry]]:
+  reference = design.synthetic('f3ast', avail)
+  keys = {
+    **{
+      f'F3AST, r(0) = {text}': design.synthetic(
+        'f3ast', avail, design.variant('rate_init', rate_init)
+      )
+      for rate_init, text in (('kp', 'Kp'), ('p', 'p'), ('uniform', 'K/N'))
+    },
+    **{
+      f'{names.METHODS[method]}{text}': design.synthetic(method, avail, variant)
+      for method in design.MATCHED_METHODS
+      for variant, text in (('', ''), (design.MATCHED, ', matched server rate'))
+    },
+  }
+  for text, key in keys.items():
+    step = results.by_seed(values, key, 'mean_sum_of_weights')
+    step = step * results.by_seed(values, key, 'server_learning_rate')
+    difference = (
+      tables.Measured(math.nan, seeds=0, absent='–')
+      if key == reference
+      else _difference(values, reference, key, 'accuracy')
+    )
+    yield [
+      names.AVAILS[avail],
+      text,
+      _measured(values, key, 'accuracy'),
+      _measured(values, key, 'loss'),
+      _measured(values, key, 'user_accuracy'),
+      tables.measured(step, key.group),
+      difference,
+    ]
+
+
+def _controls(values: pd.DataFrame) -> tables.Table:
+  return tables.Table(
+    'controls',
+    'Controls on Synthetic(1,1): r(0), and baselines with the server learning '
+    "rate at F3AST's sum of weights",
+    f'{_HOW}; the step is the server learning rate times the sum of weights, a '
+    'mean over all rounds. An advantage that a matched baseline shares is not '
+    "the selection rule's. Differences are paired by seed.",
+    [
+      'availability',
+      'method',
+      'test accuracy',
+      'test loss',
+      'user accuracy',
+      'step',
+      'F3AST with Kp - this, accuracy',
+    ],
+    [
+      row
+      for avail in design.CONTROL_AVAILS
+      for row in _control_rows(values, avail)
+    ],
+    label=1,
+  )
+
+
+def _seconds(
+  values: pd.DataFrame, paper_seconds: Mapping[str, float]
+) -> tables.Table:
+  rows: list[list[tables.Entry]] = []
+  for preset, datasets in names.PRESETS.items():
+    for dataset in datasets:
+      part = values[
+        (values['preset'] == preset)
+        & (values['dataset'] == dataset)
+        & (values['variant'] == '')
+      ]
+      row: list[tables.Entry] = [names.DATASETS[dataset], preset]
+      for method in names.METHODS:
+        runs = part[part['method'] == method]
+        seconds = (runs['seconds'] / runs['rounds']).reset_index(drop=True)
+        row.append(tables.measured(seconds))
+      is_same = preset == 'paper'
+      row.append(tables.Printed(paper_seconds[dataset] if is_same else None, 2))
+      rows.append(row)
+  return tables.Table(
+    'seconds',
+    'Seconds a round, tests and checkpoints included',
+    'Ours: mean ± standard deviation over runs [number of runs], on the '
+    'machines that made the results, several runs at a time. The paper: one '
+    'GPU.',
+    ['dataset', 'models', *names.METHODS.values(), 'paper'],
+    rows,
+  )
+
+
+def _verdicts(
+  claims: Sequence[claims_lib.Claim], preset: str
+) -> tables.Table:
+  """Returns the verdicts in the layout of the large tables."""
+  rows: dict[tuple[str, str, str], list[tables.Entry]] = {}
+  for claim in claims:
+    if claim.topic == 'tables' and claim.preset == preset:
+      place = claim.dataset, claim.metric, claim.text
+      texts = names.DATASETS[claim.dataset], names.METRICS[claim.metric]
+      row = rows.setdefault(place, [*texts, claim.text])
+      row.append(claims_lib.verdict(claim.found))
+  return tables.Table(
+    f'verdicts-{preset}',
+    f'Does the claim hold? {names.SIZES[preset].capitalize()}',
+    'By a paired t-test across seeds, two-sided, at 0.05. The tests are not '
+    'corrected for their number: of twenty claims about nothing, one would '
+    'seem decided.',
+    [
+      'dataset',
+      'metric',
+      'claim',
+      *names.AVAILS.values(),
+      claims_lib.ALL_AVAILS,
+    ],
+    list(rows.values()),
+    label=2,
+  )
+
+
+def _p(value: float) -> str:
+  return '' if math.isnan(value) else f'{value:.2g}'
+
+
+def _other_verdicts(claims: Sequence[claims_lib.Claim]) -> tables.Table:
+  rows: list[list[tables.Entry]] = []
+  for claim in claims:
+    if claim.topic == 'tables':
+      continue
+    found = claim.found
+    difference = (claim.ours - claim.other).dropna()
+    rows.append([
+      claim.topic,
+      f'{names.DATASETS[claim.dataset]}, {claim.preset}',
+      claim.where,
+      claim.text,
+      claims_lib.verdict(found),
+      tables.measured(difference, signed=True),
+      _p(found.p),
+      f'{found.wins} of {found.seeds}',
+    ])
+  return tables.Table(
+    'verdicts-other',
+    'Does the claim hold? Heterogeneity, number of clients, curves, controls',
+    'By a paired t-test across seeds, as above. Steadiness is the standard '
+    'deviation of the accuracy from test to test in the last 100 rounds.',
+    [
+      'about',
+      'dataset, models',
+      'where',
+      'claim',
+      'verdict',
+      'difference',
+      'p',
+      'seeds as claimed',
+    ],
+    rows,
+    label=3,
+  )
+
+
+def _all_claims(claims: Sequence[claims_lib.Claim]) -> tables.Table:
+  """Returns every claim with its statistics."""
+  rows: list[list[tables.Entry]] = []
+  for claim in claims:
+    found = claim.found
+    rows.append([
+      claim.topic,
+      claim.preset,
+      claim.dataset,
+      claim.where,
+      claim.metric,
+      claim.text,
+      claims_lib.verdict(found),
+      tables.measured((claim.ours - claim.other).dropna(), signed=True),
+      tables.Printed(claim.paper, 3),
+      _p(found.p),
+      f'{found.wins} of {found.seeds}',
+      _p(found.sign_p) if found.seeds else '',
+    ])
+  return tables.Table(
+    'claims',
+    'All claims and their statistics',
+    'Differences are ours minus theirs, paired by seed: mean ± standard '
+    'deviation [seeds]; p of the paired t-test; in how many seeds the sign is '
+    'as claimed, and p of the exact sign test.',
+    [
+      'about',
+      'preset',
+      'dataset',
+      'where',
+      'metric',
+      'claim',
+      'verdict',
+      'difference',
+      "paper's difference",
+      'p',
+      'seeds as claimed',
+      'sign test p',
+    ],
+    rows,
+    label=5,
+  )
+
+
+def verdict_tables(claims: Sequence[claims_lib.Claim]) -> list[tables.Table]:
+  """Returns the tables of verdicts; the last one holds all claims."""
+  return [
+    *(_verdicts(claims, preset) for preset in names.PRESETS),
+    _other_verdicts(claims),
+    _all_claims(claims),
+  ]
+
+
+def number_tables(
+  values: pd.DataFrame,
+  paper: pd.DataFrame,
+  paper_seconds: Mapping[str, float],
+) -> list[tables.Table]:
+  """Returns the tables of numbers.
+
+  Args:
+    values: From `results.values`.
+    paper: The paper's numbers, as `experiments.paper_numbers` has them.
+    paper_seconds: The paper's seconds a round by dataset.
+
+  Returns:
+    The tables; there is 'not run' where there is nothing.
+  """
+  return [
+    *(
+      _by_avail(values, paper, preset, metric)
+      for preset in names.PRESETS
+      for metric in names.METRICS
+    ),
+    _heterogeneity(values, paper),
+    _k_sweep(values),
+    _controls(values),
+    _departures(values),
+    _released(values),
+    _seconds(values, paper_seconds),
+  ]

@@ -1,0 +1,316 @@
+"""Result files: one small JSON file per cell of a grid, made from a run.
+
+A cell is a run with a place in the paper's grid. Its file holds the metrics by
+evaluated round, the settings, versions, revision, time, and the command that
+makes it again. Runs on sample data, and runs of code that no revision names,
+are no results.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+import dataclasses
+import json
+import pathlib
+from typing import Any, Optional
+
+import pandas as pd
+
+from f3ast_tff import run_directory
+from f3ast_tff.report import names
+from f3ast_tff.report import run_summary
+
+
+class ResultError(ValueError):
+  """A file is not the result that it should be."""
+
+
+@dataclasses.dataclass(frozen=True, order=True)
+class Key:
+  """The place of a cell in the grid.
+
+  Attributes:
+    preset: `paper` or `compact`; see `names.PRESETS`.
+    dataset: Its task, e.g. `synthetic`.
+    avail: The availability model.
+    method: One of the paper's five.
+    variant: In what it departs from the paper's main grid, e.g. `alpha=0.5`;
+      empty for the main grid.
+    seed: The seed.
+  """
+
+  preset: str
+  dataset: str
+  avail: str
+  method: str
+  variant: str = ''
+  seed: int = 0
+
+  @property
+  def group(self) -> str:
+    """The name that all seeds share."""
+    parts = [self.avail, self.method, *filter(None, [self.variant])]
+    return f'{self.preset}/{self.dataset}/{"-".join(parts)}'
+
+  @property
+  def name(self) -> str:
+    """The cell's name, also that of its file without the ending."""
+    return f'{self.group}-seed={self.seed}'
+
+
+_KEY_FIELDS = [field.name for field in dataclasses.fields(Key)]
+_COLUMNS = list(names.METRICS)
+
+
+def path_of(root: pathlib.Path, key: Key) -> pathlib.Path:
+  """Returns where a cell's result is."""
+  return root / f'{key.name}.json'
+
+
+def _short(value: float) -> float:
+  """Returns a number with six digits, which is more than seeds agree on."""
+  return float(f'{value:.6g}')
+
+
+def is_whole(folder: pathlib.Path, num_rounds: int) -> bool:
+  """Returns whether a run's folder holds all of a finished run."""
+  try:
+    last = (folder / 'metrics.csv').read_text().splitlines()[-1]
+  except (OSError, IndexError):
+    return False
+  return last.startswith(f'{num_rounds},') and (folder / 'model.npz').exists()
+
+
+def from_run(folder: pathlib.Path, key: Key, command: str) -> dict[str, Any]:
+  """Returns the result of a finished run.
+
+  Args:
+    folder: The run's folder.
+    key: The cell.
+    command: The command that makes it again.
+
+  Returns:
+    What the cell's file holds.
+  """
+  config = run_directory.read_config(folder)
+  metrics = pd.read_csv(folder / 'metrics.csv')
+  rounds = pd.read_csv(folder / 'rounds.csv').set_index('round')
+  timing = pd.read_csv(folder / 'timing.csv')
+  # One round's sum of weights is noise; the mean up to here is what counts.
+  recent = rounds['sum_of_weights'].rolling(run_summary.LAST_ROUNDS, 1).mean()
+  metrics['sum_of_weights'] = recent.loc[metrics['round']].to_numpy()
+  seconds = timing.filter(like='_seconds').to_numpy().sum()
+  return {
+    'cell': dataclasses.asdict(key),
+    'command': command,
+    'revision': config.get('revision', ''),
+    'versions': config.get('versions', {}),
+    'settings': config['settings'],
+    'wall_seconds': round(float(seconds), 1),
+    'mean_sum_of_weights': _short(rounds['sum_of_weights'].mean()),
+    'rounds_with_fewer_than_k': int((rounds['selected'] < rounds['k']).sum()),
+    'empty_rounds': int(rounds['empty'].sum()),
+    'updates_left_out': int(rounds['left_out'].sum()),
+    'metrics': {
+      'round': metrics['round'].tolist(),
+      **{c: [_short(v) for v in metrics[c]] for c in _COLUMNS},
+    },
+  }
+
+
+def refusal(
+  result: Mapping[str, Any], allow_changed_code: bool = False
+) -> Optional[str]:
+  """Returns why a run is not a result, None if it is one.
+
+  Args:
+    result: From `from_run`.
+    allow_changed_code: Whether code that no revision names will do.
+
+  Returns:
+    The end of a sentence that begins with the cell's name.
+  """
+  if result['settings'].get('data_source') == 'sample':
+    return 'is a run on sample data, which is no result'
+  revision = result['revision']
+  if allow_changed_code or (revision and not revision.endswith('+')):
+    return None
+  what = 'with uncommitted changes' if revision else 'without a git revision'
+  return f'is a run of code {what}, which nobody could repeat'
+
+
+def _dumps(result: Mapping[str, Any]) -> str:
+  """Returns JSON with a line per entry: short, and git can show changes."""
+  lines = []
+  for name, value in result.items():
+    text = json.dumps(value)
+    if name == 'metrics':
+      inner = [f'    "{key}": {json.dumps(v)}' for key, v in value.items()]
+      text = '{\n' + ',\n'.join(inner) + '\n  }'
+    lines.append(f'  {json.dumps(name)}: {text}')
+  return '{\n' + ',\n'.join(lines) + '\n}\n'
+
+
+def write(root: pathlib.Path, result: Mapping[str, Any]) -> None:
+  """Writes a cell's file."""
+  path = path_of(root, Key(**result['cell']))
+  path.parent.mkdir(parents=True, exist_ok=True)
+  run_directory.write_atomically(path, _dumps(result))
+
+
+def read(path: pathlib.Path) -> dict[str, Any]:
+  """Returns what a cell's file holds.
+
+  Args:
+    path: The file.
+
+  Returns:
+    As from `from_run`.
+
+  Raises:
+    ResultError: If it is not the file of a cell.
+  """
+  try:
+    result = json.loads(path.read_text())
+    key = Key(**result['cell'])
+    lengths = {len(result['metrics'][c]) for c in ('round', *_COLUMNS)}
+    is_sound = (
+      len(lengths) == 1
+      and min(lengths) > 0
+      and path.as_posix().endswith(f'{key.name}.json')
+      and result['settings']['seed'] == key.seed
+      and result['settings']['avail'] == key.avail
+      and result['settings']['algorithm'] == key.method
+    )
+  except (OSError, ValueError, KeyError, TypeError) as error:
+    raise ResultError(f'{path} is not a result file ({error!r}).') from error
+  if not is_sound:
+    raise ResultError(
+      f'{path} is not the result that its name says; make it again.'
+    )
+  return result
+
+
+def read_all(root: pathlib.Path) -> list[dict[str, Any]]:
+  """Returns all results below a folder, in the order of their names."""
+  return [read(path) for path in sorted(root.glob('*/*/*.json'))]
+
+
+def curves(results: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
+  """Returns the metrics of all results, a row per cell and evaluated round."""
+  frames = [
+    pd.DataFrame(result['metrics']).assign(**result['cell'])
+    for result in results
+  ]
+  empty = pd.DataFrame(columns=['round', *_COLUMNS, *_KEY_FIELDS])
+  return pd.concat(frames, ignore_index=True) if frames else empty
+
+
+def _row(result: Mapping[str, Any]) -> dict[str, Any]:
+  metrics = pd.DataFrame(result['metrics'])
+  late, end = run_summary.last_rounds(metrics), metrics.iloc[-1]
+  settings, key = result['settings'], Key(**result['cell'])
+  return {
+    'name': key.name,
+    'group': key.group,
+    **result['cell'],
+    **late[_COLUMNS].mean().to_dict(),
+    'unsteadiness': late['accuracy'].std(),
+    'final_accuracy': end['accuracy'],
+    'final_loss': end['loss'],
+    'mean_sum_of_weights': result['mean_sum_of_weights'],
+    'server_learning_rate': settings['server_learning_rate'],
+    'rounds': settings['rounds'],
+    'rounds_with_fewer_than_k': result['rounds_with_fewer_than_k'],
+    'empty_rounds': result['empty_rounds'],
+    'updates_left_out': result['updates_left_out'],
+    'seconds': result['wall_seconds'],
+    'revision': result['revision'],
+    'command': result['command'],
+  }
+
+
+_ROW_FIELDS = [
+  'name',
+  'group',
+  *_KEY_FIELDS,
+  *_COLUMNS,
+  'unsteadiness',
+  'final_accuracy',
+  'final_loss',
+  'mean_sum_of_weights',
+  'server_learning_rate',
+  'rounds',
+  'rounds_with_fewer_than_k',
+  'empty_rounds',
+  'updates_left_out',
+  'seconds',
+  'revision',
+  'command',
+]
+
+
+def values(results: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
+  """Returns a row per cell: its means over the last 100 rounds, and more.
+
+  Args:
+    results: From `read_all`.
+
+  Returns:
+    The cell's `name` and `group`; a column per field of `Key` and per metric;
+    `unsteadiness` is the standard deviation of the accuracy from test to test
+    in the last 100 rounds, and `final_...` the last test, which is on all test
+    data.
+  """
+  return pd.DataFrame([_row(result) for result in results], columns=_ROW_FIELDS)
+
+
+def by_seed(values_: pd.DataFrame, key: Key, metric: str) -> pd.Series:
+  """Returns the values of a metric in all seeds of a cell, by seed."""
+  is_it = (values_['group'] == key.group).to_numpy()
+  found = pd.Series(
+    values_[metric].to_numpy(float)[is_it],
+    index=values_['seed'].to_numpy(int)[is_it],
+  )
+  return found.sort_index()
+
+
+# What may differ between the cells of a dataset; a variant's own settings too.
+_MAY_DIFFER = {
+  'algorithm',
+  'selection',
+  'server_optimizer',
+  'client_learning_rate',
+  'server_learning_rate',
+  'server_epsilon',
+  'avail',
+  'seed',
+}
+
+
+def check_alike(
+  results: Sequence[Mapping[str, Any]],
+  varied: Mapping[Key, Iterable[str]],
+) -> None:
+  """Checks that results that share a table were made with the same settings.
+
+  Args:
+    results: From `read_all`.
+    varied: The settings that the variant of each cell changes.
+
+  Raises:
+    ResultError: If two differ otherwise, which defaults that changed between
+      two calls could cause.
+  """
+  first: dict[tuple[str, str, str], tuple[Any, str]] = {}
+  for result in results:
+    key = Key(**result['cell'])
+    free = _MAY_DIFFER | set(varied.get(key, ()))
+    for name, value in result['settings'].items():
+      if name in free:
+        continue
+      place = key.preset, key.dataset, name
+      known, other = first.setdefault(place, (value, key.name))
+      if known != value:
+        raise ResultError(
+          f'{key.name} was made with {name}={value} and {other} with '
+          f'{name}={known}; make one of them again.'
+        )

@@ -1,0 +1,229 @@
+"""Tests of `experiments.grid` with a stub in place of the training."""
+
+import pathlib
+import subprocess
+import sys
+
+import pandas as pd
+import pytest
+
+from experiments import grid
+from f3ast_tff.report import results
+from tests import fake_results
+from tests import stub_training
+
+
+def _cell(method, seed=0, avail='scarce', variant='', **rest):
+  key = results.Key('paper', 'synthetic', avail, method, variant, seed)
+  return grid.Cell(key, 2, **rest)
+
+
+_MATCHED = _cell(
+  'fedavg', variant='matched', match=_cell('f3ast').key
+)
+
+
+@pytest.fixture
+def places(tmp_path):
+  return grid.Places(tmp_path / 'runs', tmp_path / 'results')
+
+
+@pytest.fixture(autouse=True)
+def _revision(monkeypatch):
+  monkeypatch.setattr(grid, 'revision', lambda: stub_training.REVISION)
+
+
+def _run(cells, places, stub, jobs=2):
+  return grid.run(cells, places, jobs, stub, poll_seconds=0.02)
+
+
+def _names(places):
+  return sorted(path.stem for path in places.results.glob('*/*/*.json'))
+
+
+def test_what_is_finished_is_skipped(tmp_path, places):
+  cells = [_cell('fedavg'), _cell('f3ast'), _cell('f3ast', 1)]
+  stub = stub_training.Stub(tmp_path)
+  assert _run(cells[:2], places, stub) == ([], [])
+  assert _run(cells, places, stub) == ([], [])
+  names = [
+    'scarce-f3ast-seed=0', 'scarce-f3ast-seed=1', 'scarce-fedavg-seed=0'
+  ]
+  assert stub.calls == _names(places) == names
+  result = results.read(results.path_of(places.results, cells[0].key))
+  assert result['command'] == (
+    '.venv/bin/python -m experiments.synthetic --algorithm=fedavg '
+    '--avail=scarce --rounds=2 --seed=0'
+  )
+  assert result['revision'] == stub_training.REVISION
+
+
+def test_a_failed_cell_does_not_stop_the_others(tmp_path, places, capsys):
+  cells = [_cell('fedavg'), _cell('f3ast'), _cell('fedadam')]
+  stub = stub_training.Stub(tmp_path, fail=['fedavg'])
+  outcome = _run(cells, places, stub, jobs=1)
+  assert len(outcome.failed) == 1
+  assert outcome.failed[0].startswith(
+    'paper/synthetic/scarce-fedavg-seed=0: exit code 3: error: no such luck.'
+  )
+  assert _names(places) == ['scarce-f3ast-seed=0', 'scarce-fedadam-seed=0']
+  assert capsys.readouterr().err.count('started') == 3
+  # The next call tries it again, and only it.
+  stub = stub_training.Stub(tmp_path)
+  assert _run(cells, places, stub) == ([], [])
+  assert stub.calls.count('scarce-fedavg-seed=0') == 2
+  assert len(stub.calls) == 4
+
+
+def test_a_finished_run_without_result_is_taken_as_it_is(tmp_path, places):
+  cell = _cell('f3ast')
+  stub = stub_training.Stub(tmp_path)
+  _run([cell], places, stub)
+  results.path_of(places.results, cell.key).unlink()
+  assert _run([cell], places, stub) == ([], [])
+  assert _names(places) == ['scarce-f3ast-seed=0']
+  assert len(stub.calls) == 1
+
+
+def test_no_more_jobs_than_said(tmp_path, places):
+  stub = stub_training.Stub(tmp_path)
+  cells = [_cell('f3ast', seed) for seed in range(5)]
+  assert _run(cells, places, stub, jobs=2) == ([], [])
+  assert stub.most <= 2
+  assert len(_names(places)) == 5
+
+
+@pytest.mark.parametrize(
+  'stub, reason',
+  [
+    ({'revision': stub_training.REVISION + '+'}, 'uncommitted changes'),
+    ({'revision': ''}, 'without a git revision'),
+    ({'data_source': 'sample'}, 'sample data'),
+    ({'beta': 0.5, 'seed': 7}, 'seed=7'),
+  ],
+)
+def test_what_is_no_result_stays_in_runs(tmp_path, places, stub, reason):
+  cell = _cell('f3ast')
+  outcome = _run([cell], places, stub_training.Stub(tmp_path, **stub))
+  assert len(outcome.failed) == 1 and reason in outcome.failed[0]
+  assert not places.results.exists()
+  assert results.is_whole(places.folder(cell), 2)
+
+
+def test_changed_code_where_it_is_allowed(tmp_path, places):
+  places = places._replace(allow_changed_code=True)
+  stub = stub_training.Stub(tmp_path, revision=stub_training.REVISION + '+')
+  assert _run([_cell('f3ast')], places, stub) == ([], [])
+
+
+def test_a_run_does_not_go_on_with_other_code(tmp_path, places, monkeypatch):
+  cell = _cell('f3ast')
+  _run([cell], places, stub_training.Stub(tmp_path, fail=['f3ast']))
+  monkeypatch.setattr(grid, 'revision', lambda: 'd' * 40)
+  stub = stub_training.Stub(tmp_path)
+  outcome = _run([cell], places, stub)
+  assert f'was begun at revision {stub_training.REVISION}' in outcome.failed[0]
+  assert len(stub.calls) == 1
+
+
+def test_a_matched_cell_waits_for_the_other(tmp_path, places):
+  stub = stub_training.Stub(tmp_path)
+  outcome = _run([_MATCHED], places, stub)
+  assert outcome.failed == [] and stub.calls == []
+  assert outcome.waiting == [
+    'paper/synthetic/scarce-fedavg-matched-seed=0 waits for the result of '
+    'paper/synthetic/scarce-f3ast-seed=0'
+  ]
+  assert _run([_MATCHED, _cell('f3ast')], places, stub) == ([], [])
+  result = results.read(results.path_of(places.results, _MATCHED.key))
+  assert result['settings']['server_learning_rate'] == 0.8123
+  assert '--server_learning_rate=0.8123' in result['command']
+  # And it is known as finished.
+  assert _run([_MATCHED], places, stub) == ([], [])
+  assert len(stub.calls) == 2
+
+
+def test_a_result_of_other_settings_is_not_taken(tmp_path, places):
+  _run([_cell('f3ast')], places, stub_training.Stub(tmp_path))
+  longer = grid.Cell(_cell('f3ast').key, 3)
+  outcome = _run([longer], places, stub_training.Stub(tmp_path))
+  assert 'made with rounds=2, and the grid has rounds=3' in outcome.failed[0]
+
+
+def test_only():
+  cells = [_cell('f3ast'), _cell('f3ast_adam'), _cell('fedavg', 1)]
+  assert grid.only(cells, []) == cells
+  assert grid.only(cells, ['f3ast']) == cells[:2]
+  assert grid.only(cells, ['*-f3ast-*']) == cells[:1]
+  assert grid.only(cells, ['seed=1', 'adam']) == cells[1:]
+  assert grid.only(cells, ['f3ast*']) == []  # A glob is of the whole name.
+
+
+def test_shards_are_all_cells_once():
+  cells = [_cell('f3ast', seed) for seed in range(7)]
+  parts = [grid.shard(cells, f'{i}/3') for i in (1, 2, 3)]
+  assert [len(part) for part in parts] == [3, 2, 2]
+  assert sorted(sum(parts, []), key=lambda c: c.key.seed) == cells
+  for wrong in ('0/3', '4/3', '1', 'a/b', '1/2/3', '-1/3'):
+    with pytest.raises(ValueError, match='i/n with i from 1 to n'):
+      grid.shard(cells, wrong)
+
+
+def test_estimates_come_from_results_where_there_are_some():
+  known = results.values([
+    fake_results.result(_cell('f3ast').key),  # Half a second a round.
+  ])
+  seconds = grid.seconds_known(known)
+  assert grid.estimate(_cell('f3ast'), seconds) == pytest.approx(15 + 1)
+  assert grid.estimate(_cell('fedavg'), seconds) == pytest.approx(15 + 1)
+  no_results = grid.seconds_known(results.values([]))
+  assert no_results == {}
+  assert grid.estimate(_cell('f3ast'), no_results) == pytest.approx(
+    15 + 2 * grid._SECONDS_PER_ROUND[('paper', 'synthetic')]
+  )
+
+
+def test_plan(tmp_path, places):
+  _run([_cell('f3ast')], places, stub_training.Stub(tmp_path))
+  waiting = _cell('fedavg', 1, variant='matched', match=_cell('f3ast', 1).key)
+  cells = [_cell('f3ast'), _cell('fedavg'), _MATCHED, waiting]
+  lines = grid.plan(cells, places, 2).splitlines()
+  assert lines[0] == 'paper/synthetic/scarce-f3ast-seed=0: finished'
+  assert lines[1] == f'  {cells[0].command}'
+  assert lines[2] == 'paper/synthetic/scarce-fedavg-seed=0: 16 s to run'
+  assert lines[5].endswith('--server_learning_rate=0.8123 --rounds=2 --seed=0')
+  assert lines[6].endswith('to run, after paper/synthetic/scarce-f3ast-seed=1')
+  assert lines[-1].startswith('4 cells, 3 to run: about 48 s of work, 24 s')
+
+
+def test_the_run_starts_the_program_of_its_task(tmp_path, monkeypatch):
+  commands = []
+  monkeypatch.setattr(
+    subprocess, 'Popen', lambda command, **_: commands.append(command)
+  )
+  places = grid.Places(tmp_path / 'r', tmp_path, data_dir=pathlib.Path('/data'))
+  shakespeare = results.Key('compact', 'shakespeare', 'scarce', 'f3ast')
+  for cell in (
+    grid.Cell(shakespeare, 2, (('model', 'compact'),)), _cell('f3ast')
+  ):
+    grid.start(cell, places)
+  first, second = commands
+  assert first[1].endswith('die_with_parent.py')
+  for part in (
+    'experiments.shakespeare',
+    '--model=compact',
+    '--resume',
+    '--data_dir=/data',
+    f'--output_dir={places.folder(grid.Cell(shakespeare, 2))}',
+  ):
+    assert part in first
+  assert not any('data_dir' in part for part in second)
+
+
+def test_progress_bar_survives_an_empty_grid(places):
+  assert grid.run([], places, 1) == ([], [])
+  assert isinstance(results.values([]), pd.DataFrame)
+
+
+if __name__ == '__main__':
+  sys.exit(pytest.main([__file__, *sys.argv[1:]]))

@@ -1,0 +1,89 @@
+"""Tests of `experiments.paper_cells`: the grid is the one that was planned."""
+
+import collections
+import sys
+
+import pytest
+
+from experiments import paper_cells
+from f3ast_tff import config as config_lib
+from f3ast_tff import released
+from f3ast_tff.report import design
+from f3ast_tff.report import names
+
+
+def _kinds(cells):
+  return collections.Counter(
+    cell.key.variant.split('=')[0] for cell in cells
+  )
+
+
+def test_synthetic_cells():
+  cells = paper_cells.synthetic()
+  assert len({cell.name for cell in cells}) == len(cells)
+  assert {cell.rounds for cell in cells} == {500}
+  assert _kinds(cells) == {
+    '': 5 * 5 * 5,
+    'alpha': 2 * 2 * 5,  # alpha = 1 is in the main grid.
+    'clients_per_round': 5 * 3 * 3,  # So is K = 10.
+    # The whole protocol: 5 x 5 once, Smartphones twice more; and one at a time.
+    'protocol': 25 + 10 + 3 * (2 + 2 + 5 + 2 + 1 + 5 + 2 + 2 + 5),
+    'rate_init': 2 * 2 * 5,  # So is r(0) = Kp.
+    'matched': 2 * 2 * 5,
+  }
+
+
+def test_real_cells():
+  compact = paper_cells.real_data('compact')
+  # Two datasets: 5 x 5 with seed 0, Home-devices with seeds 1 and 2 too.
+  assert len(compact) == 2 * (25 + 10)
+  assert all(cell.settings['model'] == 'compact' for cell in compact)
+  paper = paper_cells.real_data('paper')
+  assert len(paper) == 2 * 25
+  rounds = {(cell.key.dataset, cell.rounds) for cell in paper}
+  assert rounds == {('cifar100', 1000), ('shakespeare', 500)}
+  both = {cell.name for cell in paper} & {cell.name for cell in compact}
+  assert not both
+
+
+def test_a_matched_cell_follows_the_same_seed_of_f3ast():
+  names_ = {cell.name for cell in paper_cells.main_grid(500)}
+  for cell in paper_cells.controls(500):
+    if cell.match is not None:
+      assert cell.match.name in names_
+      assert cell.match.method == 'f3ast'
+      assert (cell.match.avail, cell.match.seed) == (
+        cell.key.avail, cell.key.seed
+      )
+
+
+def test_all_settings_are_settings_of_the_experiments():
+  for cell in paper_cells.cells('all'):
+    settings = cell.settings
+    for name in ('model', 'alpha'):
+      settings.pop(name, None)
+    config_lib.Config(**settings)
+
+
+def test_names_are_the_packages():
+  assert set(design.CONCERNED) == set(released.NAMES)
+  assert set(names.METHODS) == set(config_lib.ALGORITHMS)
+  assert design.variant('protocol', 'paper') == ''
+  defaults = config_lib.Config()
+  for name in ('clients_per_round', 'rate_init', 'protocol'):
+    assert design.variant(name, getattr(defaults, name)) == ''
+
+
+def test_a_concerned_method_is_one_that_changes():
+  """A policy that a departure replaces is of a method that it concerns."""
+  for name, methods in design.CONCERNED.items():
+    protocol = released.parse(name)
+    for method, algorithm in config_lib.ALGORITHMS.items():
+      policy = released.policy(algorithm.selection, protocol)
+      default = released.policy(algorithm.selection, released.Protocol())
+      if policy is not default:
+        assert method in methods, (name, method)
+
+
+if __name__ == '__main__':
+  sys.exit(pytest.main([__file__, *sys.argv[1:]]))

@@ -1,0 +1,138 @@
+"""Tests of the program `experiments.paper`, without training."""
+
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+from experiments import paper_cells
+from f3ast_tff.report import results
+from tests import fake_results
+
+_ROOT = pathlib.Path(__file__).parents[2]
+
+
+def _paper(folder, *arguments, stub=False):
+  programs = ['tests.stub_training'] if stub else []
+  return subprocess.run(
+    [sys.executable, '-m', *programs, 'experiments.paper', *arguments],
+    cwd=_ROOT,
+    env={**os.environ, 'BUILD_WORKING_DIRECTORY': str(folder)},
+    capture_output=True,
+    text=True,
+    timeout=300,
+  )
+
+
+def _some_results(folder, **changes):
+  """Writes results of a few cells of the grid."""
+  for cell in paper_cells.main_grid(500, range(2), ['home_devices']):
+    accuracy = 0.5 + 0.01 * len(cell.key.method) + 0.1 * cell.key.seed
+    result = fake_results.result(cell.key, accuracy, rounds=500)
+    results.write(folder, result | changes)
+
+
+def _one_error(done, exit_code):
+  assert done.returncode == exit_code, done.stderr
+  lines = done.stderr.splitlines()
+  assert len(lines) == 1 and lines[0].startswith('error: ')
+  return lines[0]
+
+
+def test_report_and_check(tmp_path):
+  _some_results(tmp_path / 'results' / 'cells')
+  done = _paper(tmp_path, '--report_only')
+  assert done.returncode == 0, done.stderr
+  report = tmp_path / 'docs' / 'paper'
+  assert (report / 'report.html').stat().st_size > 100_000
+  # A number of a table, and a number behind a figure.
+  for name in ('accuracy-paper.tex', 'figure-curves-loss-paper.csv'):
+    text = (report / name).read_text()
+    changed = text[::-1].replace('1', '2', 1)[::-1]
+    assert changed != text
+    (report / name).write_text(changed)
+  message = _one_error(_paper(tmp_path, '--check'), 1)
+  assert str(report / 'accuracy-paper.tex') in message
+  assert str(report / 'figure-curves-loss-paper.csv') in message
+  # And these two only: all else is the same again.
+  assert message.count('is not what the results give') == 2
+
+
+_FEW = '--only=*home_devices-f3ast-seed=0,*home_devices-fedavg-matched-seed=0'
+
+
+def test_a_grid_in_shards(tmp_path):
+  # Shards leave the report alone; here the second one has nothing to wait for.
+  flags = [_FEW, '--preset=compact', '--jobs=1']
+  for i in (1, 2):
+    done = _paper(tmp_path, *flags, f'--shard={i}/2', stub=True)
+    assert done.returncode == 0, done.stderr
+  assert not (tmp_path / 'docs').exists()
+  found = results.read_all(tmp_path / 'results' / 'cells')
+  assert len(found) == 4  # Two of Synthetic, CIFAR-100, Shakespeare.
+
+
+def test_from_scratch_leaves_results_alone(tmp_path):
+  flags = [_FEW, '--from_scratch', '--rounds=2']
+  done = _paper(tmp_path, *flags, stub=True)
+  assert done.returncode == 0, done.stderr
+  scratch = tmp_path / 'runs' / 'paper'
+  assert (scratch / 'report' / 'report.html').exists()
+  assert (scratch / 'finished').exists()
+  assert not (tmp_path / 'results').exists()
+  assert not (tmp_path / 'docs').exists()
+
+
+@pytest.mark.parametrize(
+  'arguments, message',
+  [
+    (['--shard=3/2'], 'i/n with i from 1 to n'),
+    (['--only=nothing'], 'fits --only=nothing'),
+    (['--rounds=5'], '--from_scratch'),
+    (['--check', '--dry_run'], 'one of --check'),
+    (['--preset=huge'], 'preset'),
+    (['--data_dir', 'x', 'y'], "unexpected argument 'y'"),
+  ],
+)
+def test_usage_errors_are_one_sentence(tmp_path, arguments, message):
+  assert message in _one_error(_paper(tmp_path, *arguments), 2)
+
+
+@pytest.mark.parametrize(
+  'changes, message',
+  [
+    ({'revision': ''}, 'without a git revision'),
+    ({'revision': fake_results.REVISION + '+'}, 'uncommitted changes'),
+  ],
+)
+def test_no_report_of_what_is_no_result(tmp_path, changes, message):
+  _some_results(tmp_path / 'results' / 'cells', **changes)
+  error = _one_error(_paper(tmp_path, '--report_only'), 2)
+  assert message in error and 'seed=0.json' in error
+
+
+def test_strange_results_are_named(tmp_path):
+  key = results.Key('paper', 'synthetic', 'always', 'f3ast', 'beta=1')
+  results.write(tmp_path / 'results' / 'cells', fake_results.result(key))
+  error = _one_error(_paper(tmp_path, '--check'), 2)
+  assert 'beta=1-seed=0.json is not of a cell of the grid' in error
+
+
+def test_dry_run(tmp_path):
+  _some_results(tmp_path / 'results' / 'cells')
+  done = _paper(
+    tmp_path, '--dry_run', '--only=*home_devices-f3ast-seed=*', '--jobs=2'
+  )
+  assert done.returncode == 0, done.stderr
+  lines = done.stdout.splitlines()
+  assert lines[0] == 'paper/synthetic/home_devices-f3ast-seed=0: finished'
+  assert lines[1].startswith('  .venv/bin/python -m experiments.synthetic ')
+  # Five seeds of Synthetic, three of each compact one.
+  assert lines[-1].startswith('11 cells, 9 to run')
+  assert not (tmp_path / 'runs').exists()
+
+
+if __name__ == '__main__':
+  sys.exit(pytest.main([__file__, *sys.argv[1:]]))

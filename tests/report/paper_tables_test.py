@@ -1,0 +1,160 @@
+"""Tests of `report.paper_tables`: layout, and numbers by hand."""
+
+import sys
+
+import pytest
+
+from experiments import paper_numbers
+from f3ast_tff.report import claims
+from f3ast_tff.report import paper_tables
+from f3ast_tff.report import results
+from f3ast_tff.report import tables
+from tests import fake_results
+
+
+def _tables(all_results):
+  numbers = paper_numbers.load()
+  values = results.values(all_results)
+  return {
+    table.name: table
+    for table in (
+      *paper_tables.number_tables(values, numbers, paper_numbers.SECONDS),
+      *paper_tables.verdict_tables(claims.claims(values, numbers)),
+    )
+  }
+
+
+def _rows(table, *labels):
+  """Returns the texts of the row that begins with the labels."""
+  rows = [list(map(tables.text, row)) for row in table.rows]
+  found = [row for row in rows if tuple(row[: len(labels)]) == labels]
+  assert len(found) == 1, labels
+  return dict(zip(tables._flat_header(table), found[0]))
+
+
+def _synthetic(method, avail, accuracies, variant='', **rest):
+  return fake_results.seeds(
+    'paper', 'synthetic', avail, method, accuracies, variant, **rest
+  )
+
+
+def test_the_papers_layout_and_gains():
+  table = _tables([
+    *_synthetic('fedavg', 'home_devices', [0.4, 0.6]),
+    *_synthetic('f3ast', 'home_devices', [0.5, 0.8]),
+    *fake_results.seeds('compact', 'cifar100', 'always', 'f3ast', [0.1]),
+  ])['accuracy-paper']
+  assert len(table.rows) == 3 * 5
+  assert [tables.text(row[1]) for row in table.rows[:5]] == [
+    'FedAvg', 'F3AST', 'FedAdam', 'F3AST+Adam', 'PoC'
+  ]
+  row = _rows(table, 'Synthetic(1,1)', 'F3AST')
+  # Means .65 and .5, gain 30 %; sample sd of .5 and .8 is .212.
+  assert row['Home-devices: ours'] == '0.650 ± 0.212 [2] (+30 %)'
+  assert row['Always: ours'] == 'not run'
+  assert row['Home-devices: paper'] == '–'
+  row = _rows(table, 'CIFAR-100', 'F3AST')
+  # The compact model's number is not in this table.
+  assert row['Always: ours'] == 'not run'
+  assert row['Home-devices: paper'] == '0.208 (+87 %)'  # As the paper says.
+
+
+def test_presets_share_no_table():
+  found = _tables(
+    fake_results.seeds('compact', 'cifar100', 'always', 'f3ast', [0.125])
+  )
+  for name, table in found.items():
+    text = tables.markdown(table)
+    assert ('0.125' in text) == (name == 'accuracy-compact'), name
+
+
+def test_no_column_mixes_kinds():
+  for table in _tables([]).values():
+    assert all(len(row) == len(table.header) for row in table.rows)
+    for column in zip(*table.rows):
+      assert len({type(entry) for entry in column}) == 1, table.name
+
+
+def test_heterogeneity():
+  table = _tables([
+    *_synthetic('fedavg', 'smartphones', [0.5], 'alpha=0', alpha=0.0),
+    *_synthetic('f3ast', 'smartphones', [0.6], 'alpha=0', alpha=0.0),
+    *_synthetic('f3ast', 'smartphones', [0.7]),
+  ])['heterogeneity']
+  row = _rows(table, 'F3AST')
+  assert row['alpha = 0: ours'] == '0.600 [1] (+20 %)'
+  assert row['alpha = 0: paper'] == '0.83 (+15 %)'
+  assert row['alpha = 1: ours'] == '0.700 [1]'
+  assert row['alpha = 0.5: ours'] == 'not run'
+
+
+def test_departures():
+  variant = 'protocol=divide_by_k'
+  table = _tables([
+    *_synthetic('fedavg', 'smartphones', [0.5, 0.5, 0.5, 0.9]),
+    *_synthetic('f3ast', 'smartphones', [0.6, 0.6, 0.6, 0.1]),
+    *_synthetic('f3ast', 'smartphones', [0.3, 0.3, 0.3], variant),
+  ])['departures']
+  assert len(table.rows) == 1 + 9 + 1
+  row = _rows(table, 'paper')
+  assert row['F3AST'] == '0.600 ± 0.000 [3]'  # The same three seeds.
+  row = _rows(table, 'divide_by_k')
+  assert row['FedAvg'] == 'as in the paper'
+  assert row['F3AST'] == '0.300 ± 0.000 [3] (-50 %)'
+  # FedAvg is that of the paper's protocol.
+  assert row['F3AST - FedAvg'] == '-0.200 ± 0.000 [3]'
+  assert _rows(table, 'released')['F3AST'] == 'not run'
+
+
+def test_controls():
+  found = _tables([
+    *_synthetic('f3ast', 'uneven', [0.7, 0.8], weights=0.8),
+    *_synthetic('f3ast', 'uneven', [0.7, 0.8], 'rate_init=p', weights=3.0),
+    *_synthetic(
+      'fedavg', 'uneven', [0.6, 0.8], 'matched', server_learning_rate=0.8
+    ),
+  ])
+  table = found['controls']
+  row = _rows(table, 'Uneven', 'FedAvg, matched server rate')
+  assert row['step'] == '0.800 ± 0.000 [2]'
+  assert row['F3AST with Kp - this, accuracy'] == '+0.050 ± 0.071 [2]'
+  row = _rows(table, 'Uneven', 'F3AST, r(0) = p')
+  assert row['step'] == '3.000 ± 0.000 [2]'
+  verdicts = tables.markdown(found['verdicts-other'])
+  assert 'F3AST above FedAvg with a matched server rate' in verdicts
+
+
+def test_k_sweep_and_released():
+  found = _tables([
+    *_synthetic('fedavg', 'home_devices', [0.5], 'clients_per_round=20'),
+    *_synthetic('f3ast', 'home_devices', [0.6], 'clients_per_round=20'),
+    *_synthetic('f3ast', 'scarce', [0.25], 'protocol=released'),
+  ])
+  row = _rows(found['k-sweep'], '20')
+  assert row['F3AST - FedAvg'] == '+0.100 [1]'
+  assert row['PoC'] == row['F3AST - PoC'] == 'not run'
+  row = _rows(found['released'], 'test accuracy', 'F3AST')
+  assert row['Scarce: released'] == '0.250 [1]'
+  assert row['Scarce: paper'] == 'not run'
+
+
+def test_seconds():
+  # Half a second a round.
+  found = _tables(_synthetic('fedavg', 'scarce', [0.5, 0.5]))['seconds']
+  row = _rows(found, 'Synthetic(1,1)')
+  assert row['FedAvg'] == '0.500 ± 0.000 [2]'
+  assert row['paper'] == '0.57'
+
+
+def test_verdict_table():
+  table = _tables([
+    *_synthetic('fedavg', 'scarce', [0.5, 0.6, 0.7]),
+    *_synthetic('f3ast', 'scarce', [0.6, 0.71, 0.79]),
+  ])['verdicts-paper']
+  row = _rows(table, 'Synthetic(1,1)', 'test accuracy', 'F3AST above FedAvg')
+  assert row['Scarce'] == 'holds'
+  assert row['Always'] == row['mean of the five'] == 'not run'
+
+
+if __name__ == '__main__':
+  sys.exit(pytest.main([__file__, *sys.argv[1:]]))

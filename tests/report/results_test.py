@@ -1,0 +1,142 @@
+"""Tests of `report.results`."""
+
+import json
+import sys
+
+import pandas as pd
+import pytest
+
+from f3ast_tff.report import results
+from tests import fake_results
+
+_KEY = results.Key('paper', 'synthetic', 'scarce', 'f3ast', 'alpha=0.5', 2)
+
+
+def _run(folder, revision='a' * 40, **settings):
+  """Writes the files of a run: 200 rounds, tested every 50."""
+  folder.mkdir()
+  config = {
+    'settings': {
+      'algorithm': 'f3ast',
+      'avail': 'scarce',
+      'seed': 2,
+      'rounds': 200,
+      'server_learning_rate': 1.0,
+      **settings,
+    },
+    'versions': {'python': '3'},
+    'revision': revision,
+  }
+  (folder / 'config.json').write_text(json.dumps(config))
+  rest = {name: [1.0] * 4 for name in ('loss', 'user_accuracy', 'user_loss')}
+  pd.DataFrame({
+    'round': [50, 100, 150, 200],
+    'accuracy': [0, 0, 0.4, 0.6],
+    **rest,
+    'sum_of_weights': [9.0] * 4,  # One round's; must not be used.
+  }).to_csv(folder / 'metrics.csv', index=False)
+  pd.DataFrame({
+    'round': range(1, 201),
+    'k': 10,
+    'selected': [10] * 195 + [3, 3, 3, 0, 0],
+    'empty': [0] * 198 + [1] * 2,
+    'left_out': [0] * 199 + [1],
+    'sum_of_weights': [2.0] * 100 + [1.0] * 100,
+  }).to_csv(folder / 'rounds.csv', index=False)
+  pd.DataFrame({
+    'round': range(1, 201),
+    'train_seconds': 0.1,
+    'eval_seconds': 0.05,
+    'driver_mb': 1000,
+  }).to_csv(folder / 'timing.csv', index=False)
+  (folder / 'model.npz').touch()
+  return folder
+
+
+def test_from_run_to_file_and_back(tmp_path):
+  folder = _run(tmp_path / 'run')
+  result = results.from_run(folder, _KEY, 'python -m x')
+  assert result['wall_seconds'] == pytest.approx(30)
+  assert result['mean_sum_of_weights'] == 1.5
+  # Means of the last 100 rounds: 2 up to round 100, then half and half.
+  assert result['metrics']['sum_of_weights'] == [2.0, 2.0, 1.5, 1.0]
+  assert result['rounds_with_fewer_than_k'] == 5
+  assert (result['empty_rounds'], result['updates_left_out']) == (2, 1)
+  results.write(tmp_path / 'results', result)
+  path = tmp_path / 'results/paper/synthetic/scarce-f3ast-alpha=0.5-seed=2.json'
+  assert path == results.path_of(tmp_path / 'results', _KEY)
+  assert path.stat().st_size < 2000
+  assert results.read_all(tmp_path / 'results') == [result]
+
+
+def test_values_are_means_over_the_last_rounds(tmp_path):
+  result = results.from_run(_run(tmp_path / 'run'), _KEY, 'c')
+  row = results.values([result]).iloc[0]
+  assert row['accuracy'] == pytest.approx(0.5)
+  assert row['final_accuracy'] == 0.6
+  assert row['unsteadiness'] == pytest.approx(0.02**0.5)  # Of .4 and .6.
+  assert row['variant'] == 'alpha=0.5'
+  by_seed = results.by_seed(results.values([result]), _KEY, 'accuracy')
+  assert by_seed.to_dict() == {2: 0.5}
+
+
+@pytest.mark.parametrize(
+  'revision, settings, reason',
+  [
+    ('a' * 40, {'data_source': 'sample'}, 'sample data'),
+    ('a' * 40 + '+', {}, 'uncommitted changes'),
+    ('', {}, 'without a git revision'),
+    ('a' * 40, {'data_source': 'tff'}, None),
+  ],
+)
+def test_what_is_refused(tmp_path, revision, settings, reason):
+  folder = _run(tmp_path / 'run', revision, **settings)
+  result = results.from_run(folder, _KEY, 'c')
+  found = results.refusal(result)
+  assert found is None if reason is None else reason in found
+  # Sample data are never a result.
+  is_sample = settings.get('data_source') == 'sample'
+  allowed = results.refusal(result, allow_changed_code=True)
+  assert (allowed is not None) == is_sample
+
+
+def test_is_whole(tmp_path):
+  folder = _run(tmp_path / 'run')
+  assert results.is_whole(folder, 200)
+  assert not results.is_whole(folder, 20)
+  assert not results.is_whole(tmp_path, 200)
+  (folder / 'model.npz').unlink()
+  assert not results.is_whole(folder, 200)
+
+
+@pytest.mark.parametrize(
+  'change',
+  [
+    lambda r: r['settings'].update(seed=3),
+    lambda r: r['settings'].update(algorithm='fedavg'),
+    lambda r: r['metrics']['loss'].pop(),
+    lambda r: r['cell'].update(method='fedavg'),
+    lambda r: r.pop('metrics'),
+  ],
+)
+def test_a_file_that_is_not_what_its_name_says(tmp_path, change):
+  result = fake_results.result(_KEY)
+  results.write(tmp_path, result)
+  path = results.path_of(tmp_path, _KEY)
+  change(result)
+  path.write_text(json.dumps(result))
+  with pytest.raises(results.ResultError, match='seed=2.json'):
+    results.read(path)
+
+
+def test_results_of_a_dataset_are_alike():
+  a = results.Key('paper', 'synthetic', 'scarce', 'f3ast')
+  b = results.Key('paper', 'synthetic', 'scarce', 'f3ast', 'beta=1')
+  pair = [fake_results.result(a), fake_results.result(b, beta=1.0)]
+  results.check_alike(pair, {b: ['beta']})
+  with pytest.raises(results.ResultError, match='beta=1.0 .* beta=0.001'):
+    results.check_alike(pair, {})
+
+
+if __name__ == '__main__':
+  sys.exit(pytest.main([__file__, *sys.argv[1:]]))
