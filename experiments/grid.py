@@ -67,6 +67,8 @@ class Cell:
       **dict(self.flags),
       'rounds': self.rounds,
       'seed': self.key.seed,
+      # A small model does not fill two cores; two runs do.
+      **({'parallel_clients': 1} if self.key.dataset == 'synthetic' else {}),
     }
 
   @property

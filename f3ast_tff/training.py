@@ -85,7 +85,9 @@ def run(
   started = time.perf_counter()
   for failures_left in reversed(range(_WORKER_FAILURES)):
     try:
-      with runtime.worker(verbose, engine_lib.threads(config)) as worker:
+      with runtime.worker(
+        verbose, engine_lib.threads(config), config.parallel_clients
+      ) as worker:
         server = engine_lib.Server(engine, worker)
         start, progress = _restore(folder, server)
         progress = _train(
