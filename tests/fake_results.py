@@ -18,6 +18,7 @@ def result(key, accuracy=0.5, loss=1.0, weights=1.0, rounds=200, **changes):
     'seed': key.seed,
     'server_learning_rate': 1.0,
     'beta': 0.001,
+    'parallel_clients': 1,
     **changes,
   }
   return {
