@@ -175,6 +175,12 @@ def run(
           _train(config, task, folder, verbose)
         except KeyboardInterrupt:
           fail(f'interrupted; --resume goes on with {folder}.', 130)
+        except OSError as error:  # A full disk, for example.
+          fail(
+            f'cannot go on ({error}); once that is mended, --resume goes on '
+            f'with {folder}.',
+            1,
+          )
 
   app.run(main, flags_parser=parse_flags)
 

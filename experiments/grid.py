@@ -33,6 +33,9 @@ _SECONDS_PER_ROUND = {
   ('compact', 'cifar100'): 8.0,
   ('compact', 'shakespeare'): 2.5,
 }
+# What a cell's own files can raise; the others go on.
+_OF_ONE_CELL = (ValueError, KeyError, OSError)
+
 _START_SECONDS = 15.0  # TensorFlow, the data, the worker, compilation.
 
 
@@ -67,8 +70,9 @@ class Cell:
       **dict(self.flags),
       'rounds': self.rounds,
       'seed': self.key.seed,
-      # A small model does not fill two cores; two runs do.
-      **({'parallel_clients': 1} if self.key.dataset == 'synthetic' else {}),
+      # The same on every machine. A small model does not fill two cores; two
+      # runs do.
+      'parallel_clients': 1 if self.key.dataset == 'synthetic' else 2,
     }
 
   @property
@@ -304,7 +308,7 @@ def _collect(cell: Cell, places: Places) -> Optional[str]:
 def _begun_with_other_code(cell: Cell, places: Places) -> Optional[str]:
   """Returns why a run that was begun cannot go on, None if it can."""
   folder = places.folder(cell)
-  if places.allow_changed_code or not rounds_done(folder):
+  if places.allow_changed_code or not (folder / 'config.json').exists():
     return None
   theirs, ours = run_directory.read_config(folder)['revision'], revision()
   if theirs == ours:
@@ -387,7 +391,9 @@ class _Runner:
           continue
         waiting.remove(cell)
         self._begin(ready, progress)
-      except ValueError as error:  # Of this cell's files alone.
+      except _OF_ONE_CELL as error:
+        if cell in waiting:
+          waiting.remove(cell)
         self._fail(cell, str(error), progress)
 
   def _begin(self, cell: Cell, progress: _Progress) -> None:
@@ -424,7 +430,7 @@ class _Runner:
   ) -> None:
     try:
       reason = reason or _collect(cell, self._places)
-    except ValueError as error:
+    except _OF_ONE_CELL as error:
       reason = str(error)
     if reason:
       self._fail(cell, reason, progress)

@@ -72,9 +72,14 @@ def load(folder: pathlib.Path, round_num: int, like: Any) -> Any:
   try:
     with np.load(path, allow_pickle=False) as arrays:
       leaves = [arrays[f'arr_{place}'] for place in range(len(arrays.files))]
-  except (ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+  # What NumPy and zipfile raise on damaged files, RuntimeError included.
+  except (
+    ValueError, KeyError, EOFError, RuntimeError, zipfile.BadZipFile
+  ) as error:
     raise OSError(f'{path} is damaged ({error}).') from error
   expected = [np.asarray(leaf) for leaf in tf.nest.flatten(like)]
+  if not leaves:
+    raise OSError(f'{path} is damaged (it holds nothing).')
   found = [(leaf.shape, leaf.dtype) for leaf in leaves]
   if found != [(leaf.shape, leaf.dtype) for leaf in expected]:
     raise run_directory.RunDirectoryError(
@@ -95,7 +100,7 @@ def load_latest(folder: pathlib.Path, like: Any) -> Optional[tuple[int, Any]]:
     The round and the state after it; None if there is no checkpoint.
 
   Raises:
-    RunDirectoryError: If there are checkpoints and none can be read.
+    RunDirectoryError: If something is there and none of it can be read.
   """
   found = rounds(folder)
   for round_num in reversed(found):
@@ -103,7 +108,7 @@ def load_latest(folder: pathlib.Path, like: Any) -> Optional[tuple[int, Any]]:
       return round_num, load(folder, round_num, like)
     except OSError as error:
       logging.warning('%s The one before it is taken.', error)
-  if found:
+  if found or (folder.is_dir() and any(folder.iterdir())):
     raise run_directory.RunDirectoryError(
       f'No checkpoint in {folder} can be read; delete that folder to begin '
       'again, or name another --output_dir.'

@@ -145,7 +145,8 @@ class Config:
   eval_examples: int = _setting(
     0,
     'Test on so many random test examples, the same ones each time; 0 for all. '
-    'The last test is always on all.',
+    'User averages are then over the users that hold some of them. The last '
+    'test is always on all.',
   )
   checkpoint_every: int = _setting(100, 'Save the state every so many rounds.')
 

@@ -38,6 +38,10 @@ class WorkerError(RuntimeError):
   """The TFF worker could not start, or is gone."""
 
 
+class WorkerStartError(WorkerError):
+  """The TFF worker could not start; trying again would not help."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Worker:
   """A worker that runs.
@@ -112,7 +116,7 @@ class _Stub(tff.framework.RemoteExecutorGrpcStub):
 def _worker_binary() -> str:
   path = pathlib.Path(tff.__file__).parent / 'data' / 'worker_binary'
   if not path.is_file():
-    raise WorkerError(
+    raise WorkerStartError(
       f'TFF has no worker at {path}; install tensorflow-federated 0.87.0 for '
       'Linux x86_64 again, e.g. with make setup.'
     )
@@ -162,7 +166,7 @@ def _start_worker(
       )
     time.sleep(0.05)
   process.kill()
-  raise WorkerError(
+  raise WorkerStartError(
     f'The TFF worker did not start (exit code {process.wait()}); run with '
     '--verbosity=1 to see what it says.'
   )

@@ -94,6 +94,8 @@ def run(
           engine, server, test, folder, start, progress, worker.pid
         )
       break
+    except runtime.WorkerStartError:
+      raise
     except runtime.WorkerError as error:
       if failures_left == 0:
         raise

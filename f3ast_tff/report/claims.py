@@ -84,6 +84,8 @@ def verdict(found: Paired) -> str:
   """
   if found.seeds == 0:
     return NOT_RUN
+  if not math.isfinite(found.mean):
+    return f'undecided (a run diverged, {found.seeds} seeds)'
   if found.seeds == 1:
     return 'undecided (1 seed)'
   if found.p < LEVEL:
@@ -121,7 +123,8 @@ class Claim(NamedTuple):
   @property
   def found(self) -> Paired:
     """The statistics of the differences, positive where it is right."""
-    difference = (self.ours - self.other).dropna()
+    seeds = self.ours.index.intersection(self.other.index)
+    difference = self.ours[seeds] - self.other[seeds]
     return paired(difference if self.says_above else -difference)
 
 

@@ -121,7 +121,10 @@ def table(metrics: pd.DataFrame) -> pd.DataFrame:
     Columns (metric, mean or sd), and the number of seeds.
   """
   late = run_summary.last_rounds(metrics)
-  by_seed = late.groupby(['algorithm', 'seed'])[list(_COLUMNS)].mean()
+  seeds = late.groupby(['algorithm', 'seed'])
+  by_seed = seeds[list(_COLUMNS)].mean()
+  # Each is a mean over the rounds before it already.
+  by_seed['sum_of_weights'] = seeds['sum_of_weights'].last()
   by_method = by_seed.groupby('algorithm')
   result = by_method.agg(['mean', 'std'])
   result['seeds'] = by_method.size()

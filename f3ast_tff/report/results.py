@@ -212,7 +212,10 @@ def _row(result: Mapping[str, Any]) -> dict[str, Any]:
     'name': key.name,
     'group': key.group,
     **result['cell'],
-    **late[_COLUMNS].mean().to_dict(),
+    # With NaN if one of them is: a run that diverged has no mean.
+    **late[_COLUMNS].mean(skipna=False).to_dict(),
+    # Is a mean over the last 100 rounds already.
+    'sum_of_weights': end['sum_of_weights'],
     'unsteadiness': late['accuracy'].std(),
     'final_accuracy': end['accuracy'],
     'final_loss': end['loss'],
@@ -274,15 +277,14 @@ def by_seed(values_: pd.DataFrame, key: Key, metric: str) -> pd.Series:
 
 
 # What may differ between the cells of a dataset; a variant's own settings too.
-_MAY_DIFFER = {
-  'algorithm',
+_MAY_DIFFER = {'algorithm', 'avail', 'seed'}
+# What belongs to a method, and is the same in all of its cells.
+_OF_METHOD = {
   'selection',
   'server_optimizer',
   'client_learning_rate',
   'server_learning_rate',
   'server_epsilon',
-  'avail',
-  'seed',
 }
 
 
@@ -300,14 +302,16 @@ def check_alike(
     ResultError: If two differ otherwise, which defaults that changed between
       two calls could cause.
   """
-  first: dict[tuple[str, str, str], tuple[Any, str]] = {}
+  first: dict[tuple[str, ...], tuple[Any, str]] = {}
   for result in results:
     key = Key(**result['cell'])
     free = _MAY_DIFFER | set(varied.get(key, ()))
     for name, value in result['settings'].items():
       if name in free:
         continue
-      place = key.preset, key.dataset, name
+      place: tuple[str, ...] = key.preset, key.dataset, name
+      if name in _OF_METHOD:
+        place = (*place, key.method)
       known, other = first.setdefault(place, (value, key.name))
       if known != value:
         raise ResultError(

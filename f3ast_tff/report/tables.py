@@ -95,8 +95,9 @@ def measured(
     if len(both) and baseline[both].mean():
       gain = float(by_seed[both].mean() / baseline[both].mean() - 1)
   return Measured(
-    float(by_seed.mean()),
-    float(by_seed.std()),
+    # NaN, which is told, if a run diverged.
+    float(by_seed.mean(skipna=False)),
+    float(by_seed.std(skipna=False)),
     len(by_seed),
     gain,
     group,
