@@ -58,6 +58,8 @@ def _files(
     cell = known[key]
     grid.check_settings(grid.resolve(cell, places) or cell, result)
     varied[key] = [name for name, _ in cell.flags]
+    if cell.match is not None:
+      varied[key].append('server_learning_rate')
   results.check_alike(found, varied)
   paper = paper_report.Paper(paper_numbers.load(), paper_numbers.SECONDS)
   return paper_report.build(found, paper, _other_pictures())

@@ -88,6 +88,25 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_it_taken(
   np.testing.assert_array_equal(state.rates, np.full(3, 4 / 3))
 
 
+@pytest.mark.parametrize('place', range(0, 30))
+def test_damage_of_the_directory_of_the_file(place, tmp_path):
+  checkpoint.save(tmp_path, 4, _state(4))
+  checkpoint.save(tmp_path, 5, _state(5))
+  path = tmp_path / 'round_5.npz'
+  content = bytearray(path.read_bytes())
+  content[content.rindex(b'PK\x01\x02') + place] ^= 0x85
+  path.write_bytes(content)
+  # Either it is read in spite of that, whole, or the one before it is taken.
+  round_num, state = checkpoint.load_latest(tmp_path, _state(0))
+  np.testing.assert_array_equal(state.rates, np.full(3, round_num / 3))
+
+
+def test_checkpoints_of_another_kind_are_not_overwritten(tmp_path):
+  (tmp_path / 'round_5').mkdir()
+  with pytest.raises(run_directory.RunDirectoryError, match='No checkpoint in'):
+    checkpoint.load_latest(tmp_path, _state(0))
+
+
 def test_when_none_can_be_read_it_is_said(tmp_path):
   checkpoint.save(tmp_path, 5, _state(5))
   _damage(tmp_path / 'round_5.npz', 'empty')

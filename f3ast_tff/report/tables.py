@@ -122,6 +122,8 @@ def text(entry: Entry) -> str:
     return f'{entry.value:.{entry.digits}f}{_gain(entry.gain)}'
   if not entry.seeds:
     return entry.absent
+  if not math.isfinite(entry.mean):
+    return f'diverged [{entry.seeds}]'
   mean = f'{entry.mean:+.3f}' if entry.signed else f'{entry.mean:.3f}'
   sd = f' ± {entry.sd:.3f}' if entry.seeds > 1 else ''
   return f'{mean}{sd} [{entry.seeds}]{_gain(entry.gain)}'

@@ -1,6 +1,7 @@
 """Tests of `report.results`."""
 
 import json
+import math
 import sys
 
 import pandas as pd
@@ -74,6 +75,7 @@ def test_values_are_means_over_the_last_rounds(tmp_path):
   row = results.values([result]).iloc[0]
   assert row['accuracy'] == pytest.approx(0.5)
   assert row['final_accuracy'] == 0.6
+  assert row['sum_of_weights'] == result['metrics']['sum_of_weights'][-1]
   assert row['unsteadiness'] == pytest.approx(0.02**0.5)  # Of .4 and .6.
   assert row['variant'] == 'alpha=0.5'
   by_seed = results.by_seed(results.values([result]), _KEY, 'accuracy')
@@ -136,6 +138,28 @@ def test_results_of_a_dataset_are_alike():
   results.check_alike(pair, {b: ['beta']})
   with pytest.raises(results.ResultError, match='beta=1.0 .* beta=0.001'):
     results.check_alike(pair, {})
+
+
+def test_a_test_that_is_nan_makes_the_mean_nan():
+  key = results.Key('paper', 'synthetic', 'scarce', 'f3ast')
+  result = fake_results.result(key)
+  result['metrics']['loss'][-2] = float('nan')
+  row = results.values([result]).iloc[0]
+  assert math.isnan(row['loss']) and row['accuracy'] == pytest.approx(0.5)
+
+
+def test_step_sizes_of_a_method_are_alike():
+  f3ast = results.Key('paper', 'synthetic', 'scarce', 'f3ast')
+  again = results.Key('paper', 'synthetic', 'scarce', 'f3ast', '', 1)
+  other = results.Key('paper', 'synthetic', 'scarce', 'fedadam')
+  alone = fake_results.result(f3ast, server_learning_rate=1.0)
+  results.check_alike(
+    [alone, fake_results.result(other, server_learning_rate=0.1)], {}
+  )
+  changed = fake_results.result(again, server_learning_rate=0.1)
+  with pytest.raises(results.ResultError, match='server_learning_rate=0.1'):
+    results.check_alike([alone, changed], {})
+  results.check_alike([alone, changed], {again: ['server_learning_rate']})
 
 
 if __name__ == '__main__':

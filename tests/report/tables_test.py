@@ -56,6 +56,11 @@ def test_text(entry, text):
   assert tables.text(entry) == text
 
 
+def test_a_run_that_diverged_is_told():
+  by_seed = pd.Series([0.7, 0.8, float('nan')], index=[0, 1, 2])
+  assert tables.text(tables.measured(by_seed)) == 'diverged [3]'
+
+
 def test_markdown():
   assert tables.markdown(_TABLE).splitlines() == [
     '**Title with 5 %**',
