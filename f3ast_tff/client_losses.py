@@ -146,6 +146,55 @@ def on_datasets(
   )
 
 
+def _on_packed(
+  model: tff.learning.models.FunctionalModel,
+  num_clients: int,
+  layout: packing.Layout,
+  batch_size: int,
+  start_and_step: Callable[[Any, Any], tuple[Any, Callable]],
+  mean_loss: Callable[[Any], tf.Tensor],
+) -> tff.framework.ConcreteComputation:
+  """Builds the losses of packed clients, each from a fold over its batches.
+
+  Args:
+    model: The model.
+    num_clients: N.
+    layout: The layout of the clients' examples.
+    batch_size: The batch size with which clients are packed.
+    start_and_step: Maps (trainable, non-trainable) weights to what
+      `packed_training.fold_clients` calls so.
+    mean_loss: Maps what a client has in the end to its mean loss.
+
+  Returns:
+    The computation.
+  """
+  weights_type = local_training.initial_weights_of(model).type_signature.result
+
+  def losses(trainable, non_trainable, packed):
+    start, step = start_and_step(trainable, non_trainable)
+
+    def finish(totals, own, index, weight):
+      del weight
+      return totals + _at(index, mean_loss(own), num_clients)
+
+    return packed_training.fold_clients(
+      packed,
+      layout,
+      batch_size,
+      start,
+      step,
+      finish,
+      tf.zeros([num_clients]),
+    )
+
+  def report(weights, packed):
+    return tf.function(losses)(
+      tuple(weights.trainable), tuple(weights.non_trainable), packed
+    )
+
+  return _collect(report, weights_type, packed_training.packed_type(layout))
+
+
 def on_packed(
   model: functional.Model,
   num_clients: int,
@@ -164,11 +213,8 @@ def on_packed(
     A computation of (model weights at the server, list of packed arrays) that
     returns the mean loss of each client at its index, 0 elsewhere.
   """
-  weights_type = local_training.initial_weights_of(
-    model.functional
-  ).type_signature.result
 
-  def losses(trainable, non_trainable, packed):
+  def start_and_step(trainable, non_trainable):
     def step(own, batch):
       output = model.functional.predict_on_batch(
         (trainable, non_trainable), batch.fields['x'], training=False
@@ -181,28 +227,16 @@ def on_packed(
         own[1] + tf.reduce_sum(tf.where(is_example, counts, 0.0)),
       )
 
-    def finish(totals, own, index, weight):
-      del weight
-      mean = tf.math.divide_no_nan(*own)
-      return totals + _at(index, mean, num_clients)
+    return (tf.constant(0.0), tf.constant(0.0)), step
 
-    zero = tf.constant(0.0)
-    return packed_training.fold_clients(
-      packed,
-      layout,
-      batch_size,
-      (zero, zero),
-      step,
-      finish,
-      tf.zeros([num_clients]),
-    )
-
-  def report(weights, packed):
-    return tf.function(losses)(
-      tuple(weights.trainable), tuple(weights.non_trainable), packed
-    )
-
-  return _collect(report, weights_type, packed_training.packed_type(layout))
+  return _on_packed(
+    model.functional,
+    num_clients,
+    layout,
+    batch_size,
+    start_and_step,
+    lambda own: tf.math.divide_no_nan(*own),
+  )
 
 
 def during_training(
@@ -224,27 +258,14 @@ def during_training(
   Returns:
     A computation as that of `on_packed`.
   """
-  weights_type = local_training.initial_weights_of(model).type_signature.result
-
-  def losses(trainable, non_trainable, packed):
-    def finish(totals, own, index, weight):
-      del weight
-      mean = tf.math.divide_no_nan(own.loss_sum, own.num_examples)
-      return totals + _at(index, mean, num_clients)
-
-    return packed_training.fold_clients(
-      packed,
-      layout,
-      batch_size,
+  return _on_packed(
+    model,
+    num_clients,
+    layout,
+    batch_size,
+    lambda trainable, non_trainable: (
       packed_training.untrained(client_optimizer, trainable),
       packed_training.local_step(model, client_optimizer, non_trainable),
-      finish,
-      tf.zeros([num_clients]),
-    )
-
-  def report(weights, packed):
-    return tf.function(losses)(
-      tuple(weights.trainable), tuple(weights.non_trainable), packed
-    )
-
-  return _collect(report, weights_type, packed_training.packed_type(layout))
+    ),
+    lambda own: tf.math.divide_no_nan(own.loss_sum, own.num_examples),
+  )
