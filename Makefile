@@ -37,8 +37,15 @@ reproduce: setup  ## Five methods on Synthetic(1,1): a table and a report.
 paper: setup  ## All of Synthetic from scratch, and the report (ARGS= adds).
 	@$(VENV_PYTHON) -m experiments.paper --from_scratch --only=synthetic $(ARGS)
 
-bench: setup  ## Measure the time of a training round (ARGS= for options).
+bench: setup .venv-fedjax  ## Time rounds: ours, stock TFF, FedJAX (ARGS= adds).
 	@$(VENV_PYTHON) -m benchmarks.round_time $(ARGS)
+
+# FedJAX has an environment of its own, since its packages do not fit TFF's.
+.venv-fedjax: benchmarks/fedjax_requirements.txt
+	@rm -rf $@
+	@$(PYTHON) -m venv $@ && $@/bin/python -m pip install -q -r $< || { \
+	  rm -rf $@; echo 'FedJAX cannot be installed here and is left out.'; }
+	@if [ -d $@ ]; then touch $@; fi
 
 clean:  ## Remove caches and build products; keep .venv and runs.
 	@rm -rf build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache \
@@ -46,5 +53,5 @@ clean:  ## Remove caches and build products; keep .venv and runs.
 	@find . \( -path ./.venv -o -path ./runs -o -path ./.git \) -prune -o \
 	  -type d -name __pycache__ -prune -exec rm -rf {} +
 
-distclean: clean  ## Remove .venv too; keep runs.
-	@rm -rf .venv .setup.lock
+distclean: clean  ## Remove environments too; keep runs.
+	@rm -rf .venv .venv-fedjax .setup.lock

@@ -1,265 +1,320 @@
-"""How long a round takes: ours beside TFF's own FedAvg, in one run.
+"""How long a round takes: ours, TFF's own FedAvg and FedJAX, in one run.
 
-  python -m benchmarks.round_time
-  python -m benchmarks.round_time --task=shakespeare --data_dir=DIR
+  python -m benchmarks.round_time --data_dir=DIR
+  python -m benchmarks.round_time --tasks=synthetic
 
 Same machine, same ten clients a round with all their data in random order, same
-batch size, one local epoch. "Stock" is TFF's `build_weighted_fed_avg` on
-`tf.data` datasets, with the Keras model that TFF ships for the task (a dense
-layer for Synthetic). Each has a worker of its own; blocks of rounds alternate,
-so that a noisy neighbour hits both. What counts is the ratio of the medians.
-Both have oneDNN, which TFF's worker would not turn on by itself on every CPU.
+batch size, one local epoch, paper-size models. Each contender is a process of
+its own; blocks of rounds take turns, so that a noisy neighbour hits all. What
+counts are the ratios: each is the median over rounds with the same clients in
+the same block. All on TensorFlow have oneDNN, which TFF's worker would not turn
+on by itself on every CPU.
+
+On Synthetic it also times two runs at a time, as a grid of runs has them.
+
+`make bench` makes FedJAX's environment first; without one, FedJAX is left out.
 """
 
-from collections.abc import Callable
-import itertools
+import contextlib
 import os
-import resource
-import statistics
+import pathlib
+import sys
+import tempfile
+import threading
 import time
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Optional
 
 from absl import app
 from absl import flags
-from absl import logging
+import numpy as np
+import pandas as pd
+import tqdm
 
+from benchmarks import contender
+from benchmarks import machine
+from benchmarks import round_time_chart
+from benchmarks import tasks
 from experiments import cli
 
-_TASK = flags.DEFINE_enum(
-  'task',
-  'synthetic',
-  ('synthetic', 'shakespeare', 'cifar100'),
-  'What to train; paper-size models.',
+_TASKS = flags.DEFINE_list(
+  'tasks', ['synthetic', 'shakespeare', 'cifar100'], 'What to train.'
 )
 _DATA_DIR = flags.DEFINE_string(
-  'data_dir', None, "Where the data are; by default TFF's own cache."
+  'data_dir', None, "Where the real data are; by default TFF's own cache."
 )
 _BLOCKS = flags.DEFINE_integer(
-  'blocks', 3, 'How many blocks each has.', lower_bound=1
-)
-_ROUNDS = flags.DEFINE_integer(
-  'rounds', 10, 'Rounds in a block that are timed.', lower_bound=1
+  'blocks', None, 'How many blocks each has.', lower_bound=1
 )
 _BY_SHARE = flags.DEFINE_bool(
   'by_share', False, 'Draw clients by their data, as FedAvg does.'
 )
+_FEDJAX_PYTHON = flags.DEFINE_string(
+  'fedjax_python',
+  '.venv-fedjax/bin/python',
+  "The Python that has FedJAX's packages.",
+)
+_PATIENCE = flags.DEFINE_integer(
+  'patience', 360, 'Seconds that a first round may take.', lower_bound=1
+)
 _COHORT = 10
+_QUARTILES = ('quartile_1_ms', 'median_ms', 'quartile_3_ms')
 
 
-# Starts with a worker; returns a function that plays a round with a cohort.
-Starter = Callable[[Any], Callable[[Any], None]]
-
-
-class Contender(NamedTuple):
-  """Something to time.
+class Plan(NamedTuple):
+  """How much is timed.
 
   Attributes:
-    start: Maps a worker to a function that plays a round with a cohort.
-    worker: The arguments of `runtime.worker`.
+    warm: The numbers of the cohorts that all train with first, untimed.
+    blocks: The numbers of the cohorts of each block.
   """
 
-  start: Starter
-  worker: dict[str, Any]
+  warm: list[int]
+  blocks: list[list[int]]
 
 
-def _tasks():
-  """Returns by task its `engine.Task`, batch size and stock model."""
-  import tensorflow as tf
-  import tensorflow_federated as tff
+def plan(task: str, num_blocks: Optional[int]) -> Plan:
+  """Returns how much is timed of a task.
 
-  from f3ast_tff import engine
-  from f3ast_tff.datasets import cifar100
-  from f3ast_tff.datasets import shakespeare
-  from f3ast_tff.datasets import synthetic
-  from f3ast_tff.models import character_lstm
-  from f3ast_tff.models import resnet
-  from f3ast_tff.models import softmax
+  Args:
+    task: The task.
+    num_blocks: The number of blocks; None for as many as settle its ratios.
 
-  baselines = tff.simulation.baselines
-
-  def synthetic_task():
-    model = softmax.build()
-
-    def keras_model():
-      return tff.learning.models.from_keras_model(
-        tf.keras.Sequential([tf.keras.layers.Dense(10, input_shape=(60,))]),
-        loss=tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True),
-        input_spec=model.functional.input_spec,
-      )
-
-    return engine.Task(synthetic.load(), model), 20, keras_model
-
-  def shakespeare_task():
-    stock = baselines.shakespeare.create_character_prediction_task(
-      baselines.ClientSpec(num_epochs=1, batch_size=4),
-      sequence_length=80,
-      use_synthetic_data=True,  # Only the model is taken.
-    )
-    dataset = shakespeare.load(data_dir=cli.data_dir(_DATA_DIR.value))
-    task = engine.Task(dataset, character_lstm.build())
-    return task, 4, stock.model_fn
-
-  def cifar100_task():
-    stock = baselines.cifar100.create_image_classification_task(
-      baselines.ClientSpec(num_epochs=1, batch_size=20),
-      model_id='resnet18',
-      crop_height=24,
-      crop_width=24,
-      use_synthetic_data=True,  # Only the model is taken.
-    )
-    dataset = cifar100.load(data_dir=cli.data_dir(_DATA_DIR.value))
-    task = engine.Task(dataset, resnet.build())
-    return task, 20, stock.model_fn
-
-  return {
-    'synthetic': synthetic_task,
-    'shakespeare': shakespeare_task,
-    'cifar100': cifar100_task,
-  }
+  Returns:
+    The plan. On Synthetic every cohort is warmed up: FedJAX compiles for each
+    size of a last batch. Other rounds take so long that a block is one.
+  """
+  if task == 'synthetic':
+    cohorts = list(range(20))
+    return Plan(cohorts, [cohorts] * (num_blocks or 9))
+  return Plan([0], [[block + 1] for block in range(num_blocks or 3)])
 
 
-def _ours(task, batch_size: int) -> Contender:
-  """Returns the rounds that the experiments play."""
-  import numpy as np
-
-  from f3ast_tff import config as config_lib
-  from f3ast_tff import engine
-  from f3ast_tff import selection
-
-  config = config_lib.Config(
-    clients_per_round=str(_COHORT), batch_size=batch_size, avail='always'
-  ).resolve({'sgd': config_lib.LearningRates(client=0.01, server=1.0)})
-  upcoming: list[Any] = []
-  built = engine.build(config, task)
-  equal = np.full(_COHORT, 1 / _COHORT)
-  # Who takes part is given; all else is as it is.
-  built = built._replace(
-    environment=built.environment._replace(
-      policy=lambda situation, rng: selection.Cohort(upcoming.pop(), equal)
-    )
-  )
-
-  def start(worker):
-    server = engine.Server(built, worker)
-    rounds = itertools.count(1)
-
-    def play(cohort):
-      upcoming.append(np.sort(cohort))
-      server.play(next(rounds))
-
-    return play
-
-  return Contender(
-    start,
-    {
-      'threads': engine.threads(config),
-      'parallel': config.parallel_clients,
-    },
-  )
-
-
-def _stock(task, batch_size: int, keras_model) -> Contender:
-  """Returns the rounds of TFF's own FedAvg."""
-  import numpy as np
-  import tensorflow as tf
-  import tensorflow_federated as tff
-
-  dataset, rng = task.dataset, np.random.default_rng(0)
+def _work(task: str, timed: Plan, data_dir: str) -> contender.Work:
+  """Draws the cohorts and gathers what the clients in them train on."""
+  dataset = tasks.dataset(task, data_dir)
+  rng = np.random.default_rng(1)
+  share = dataset.p if _BY_SHARE.value else None
+  cohorts = np.stack([
+    rng.choice(len(dataset.train), _COHORT, replace=False, p=share)
+    for _ in range(max(timed.warm + sum(timed.blocks, [])) + 1)
+  ])
   augment = dataset.augment or (lambda examples, rng: examples)
-  sgd = tff.learning.optimizers.build_sgdm
-  with tf.Graph().as_default():  # Keeps the variables out of the way.
-    x_spec, y_spec = keras_model().input_spec
+  examples = {
+    int(k): augment(dataset.train[k], rng) for k in np.unique(cohorts)
+  }
+  return contender.Work(task, tasks.BATCH_SIZES[task], cohorts, examples)
 
-  def dataset_of(k):
-    examples = augment(dataset.train[k], rng)
-    x = tf.data.Dataset.from_tensor_slices(examples['x'])
-    if examples['x'].dtype == np.uint8 and x_spec.dtype.is_floating:
-      x = x.map(tf.image.per_image_standardization)
-    x = x.map(lambda value: tf.cast(value, x_spec.dtype))
-    y = tf.data.Dataset.from_tensor_slices(examples['y'])
-    y = y.map(lambda value: tf.cast(value, y_spec.dtype))
-    pairs = tf.data.Dataset.zip((x, y)).shuffle(len(examples['y']))
-    return pairs.batch(batch_size)
 
-  process = tff.learning.algorithms.build_weighted_fed_avg(
-    keras_model, sgd(0.01), sgd(1.0)
+def _ours(name: str, path: str, data_dir: str) -> list[str]:
+  """Returns the command of a contender on TFF."""
+  module = 'benchmarks.tff_rounds'
+  return [sys.executable, '-m', module, name, path, data_dir]
+
+
+def _commands(path: str, data_dir: str) -> dict[str, list[str]]:
+  """Returns the command of each contender that can run here."""
+  commands = {
+    name: _ours(name, path, data_dir) for name in ('fedavg', 'f3ast', 'stock')
+  }
+  fedjax = pathlib.Path(_FEDJAX_PYTHON.value)
+  if fedjax.exists():
+    commands['fedjax'] = [str(fedjax), '-m', 'benchmarks.fedjax_rounds', path]
+  return commands
+
+
+def _start(
+  command: list[str], warm: list[int], log: Any
+) -> Optional[contender.Contender]:
+  """Starts a contender; returns None if it is not warm in time."""
+  started = contender.Contender(command, log)
+  timer = threading.Timer(_PATIENCE.value, started.kill)
+  timer.start()
+  started.ask(warm)
+  answer = started.answer()
+  timer.cancel()
+  if answer is None:
+    started.stop()
+    return None
+  return started
+
+
+def _time_turns(
+  commands: dict[str, list[str]], timed: Plan, log: Any, bar: Any
+) -> pd.DataFrame:
+  """Times contenders in turns; returns a row for each round."""
+  rows: list[dict[str, Any]] = []
+  with contextlib.ExitStack() as stack:
+    running = {}
+    for name, command in commands.items():
+      bar.set_postfix_str(f'{name} warms up')
+      started = _start(command, timed.warm, log)
+      bar.update()
+      if started is None:
+        rows.append({'contender': name})
+        continue
+      stack.callback(started.stop)
+      running[name] = started
+    for block, cohorts in enumerate(timed.blocks):
+      for name, one in running.items():
+        bar.set_postfix_str(name)
+        one.ask(cohorts)
+        answer = one.answer()
+        if answer is None:
+          raise RuntimeError(f'{name} ended in the middle of its rounds.')
+        rows += [
+          {
+            'contender': name,
+            'block': block,
+            'cohort': cohort,
+            'seconds': seconds,
+            **{f'{of}_mb': mb for of, mb in answer.megabytes.items()},
+          }
+          for cohort, seconds in zip(cohorts, answer.seconds)
+        ]
+        bar.update()
+  return pd.DataFrame(rows)
+
+
+def _time_pairs(
+  commands: dict[str, list[str]], timed: Plan, log: Any, bar: Any
+) -> pd.DataFrame:
+  """Times two runs at a time; returns a row for each block and contender."""
+  rows = []
+  with contextlib.ExitStack() as stack:
+    pairs = {}
+    for name, command in commands.items():
+      started = [_start(command, timed.warm, log) for _ in range(2)]
+      bar.update()
+      pair = [one for one in started if one is not None]
+      for one in pair:
+        stack.callback(one.stop)
+      if len(pair) == 2:
+        pairs[name] = pair
+    for block, cohorts in enumerate(timed.blocks):
+      for name, pair in pairs.items():
+        bar.set_postfix_str(f'two of {name}')
+        began = time.perf_counter()
+        for one in pair:
+          one.ask(cohorts)
+        answers = [one.answer() for one in pair]
+        if None in answers:
+          raise RuntimeError(f'{name} ended in the middle of its rounds.')
+        seconds = (time.perf_counter() - began) / (2 * len(cohorts))
+        rows.append({'contender': name, 'block': block, 'seconds': seconds})
+        bar.update()
+  return pd.DataFrame(rows)
+
+
+def summarize(rounds: pd.DataFrame, base: str) -> pd.DataFrame:
+  """Returns a row for each contender.
+
+  Args:
+    rounds: A row for each round: contender, block, cohort, seconds and the
+      peaks of memory; one without seconds for a contender that was not warm in
+      time.
+    base: The contender to which all are compared.
+
+  Returns:
+    Medians and quartiles in milliseconds, the median ratio to `base` over
+    rounds of the same block and cohort, and the peaks of memory.
+  """
+  keys = [key for key in ('block', 'cohort') if key in rounds]
+  timed = rounds.dropna(subset=['seconds'])
+  wide = timed.pivot_table(
+    index=keys, columns='contender', values='seconds', sort=False
   )
+  rows = []
+  for name in rounds['contender'].unique():
+    row: dict[str, Any] = {'contender': name}
+    if name in wide:
+      times = wide[name]
+      quartiles = np.percentile(times, [25, 50, 75]) * 1000
+      row |= dict(zip(_QUARTILES, quartiles))
+      row['times_ours'] = (times / wide[base]).median()
+      row['rounds'] = len(times)
+      of_it = timed[timed['contender'] == name]
+      for column in ('driver_mb', 'worker_mb'):
+        if column in of_it:
+          row[column] = of_it[column].max()
+    rows.append(row)
+  return pd.DataFrame(rows)
 
-  def start(worker):
-    del worker  # TFF finds it by its context.
-    state = process.initialize()
 
-    def play(cohort):
-      nonlocal state
-      state = process.next(state, [dataset_of(k) for k in cohort]).state
+def _benchmark(task: str, data_dir: str, log: Any) -> pd.DataFrame:
+  """Times a task; returns a row for each contender."""
+  timed = plan(task, _BLOCKS.value)
+  with tempfile.TemporaryDirectory() as folder:
+    path = os.path.join(folder, 'work.npz')
+    work = _work(task, timed, data_dir)
+    contender.save(work, path)
+    commands = _commands(path, data_dir)
+    total = len(commands) * (1 + len(timed.blocks))
+    with tqdm.tqdm(total=total, desc=task, disable=None) as bar:
+      table = summarize(_time_turns(commands, timed, log, bar), 'fedavg')
+    if task == 'synthetic':
+      both = {'fedavg': _ours('fedavg-grid', path, data_dir)}
+      if 'fedjax' in commands:
+        both['fedjax'] = commands['fedjax']
+      total = len(both) * (1 + len(timed.blocks))
+      with tqdm.tqdm(total=total, desc='pairs', disable=None) as bar:
+        pairs = summarize(_time_pairs(both, timed, log, bar), 'fedavg')
+      pairs['contender'] = 'two of ' + pairs['contender']
+      table = pd.concat([table, pairs], ignore_index=True)
+  num_examples = [
+    sum(len(work.examples[int(k)]['y']) for k in cohort)
+    for cohort in work.cohorts
+  ]
+  table.insert(0, 'task', task)
+  table.insert(1, 'examples', int(np.mean(num_examples)))
+  return table
 
-    return play
 
-  return Contender(start, {})
-
-
-def _time_block(contender: Contender, cohorts) -> tuple[list[float], int]:
-  """Returns the seconds of each round and the worker's peak memory in MB."""
-  from f3ast_tff import runtime
-
-  seconds = []
-  with runtime.worker(**contender.worker) as worker:
-    play = contender.start(worker)
-    play(cohorts[0])  # The first round is slower.
-    for cohort in cohorts:
-      began = time.perf_counter()
-      play(cohort)
-      seconds.append(time.perf_counter() - began)
-    with open(f'/proc/{worker.pid}/status') as status:
-      peak = next(line for line in status if line.startswith('VmHWM'))
-  return seconds, int(peak.split()[1]) // 1000
+def describe(row: Any) -> str:
+  """Returns a sentence about a row of the table."""
+  if np.isnan(row.median_ms):
+    return f'{row.contender:<14} no round within {_PATIENCE.value} s'
+  memory = '' if np.isnan(row.driver_mb) else f'; {row.driver_mb:.0f} MB'
+  if memory and not np.isnan(row.worker_mb):
+    memory += f' + {row.worker_mb:.0f} MB in the worker'
+  return (
+    f'{row.contender:<14} {row.median_ms:9.1f} ms, quartiles '
+    f'{row.quartile_1_ms:.1f} to {row.quartile_3_ms:.1f}; '
+    f'{row.times_ours:.3g} times ours{memory}'
+  )
 
 
 def main(argv: list[str]) -> None:
-  """Times both and prints the ratio."""
+  """Times all tasks and writes the table and the chart."""
   del argv
-  os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
-  logging.set_verbosity(logging.WARNING)
-  # Here, because TensorFlow reads the variable above when it is imported.
-  import numpy as np
-
-  with cli.one_sentence(ValueError, 2):
-    task, batch_size, keras_model = _tasks()[_TASK.value]()
-  contenders = {
-    'ours': _ours(task, batch_size),
-    'stock TFF': _stock(task, batch_size, keras_model),
-  }
-  rng = np.random.default_rng(1)
-  share = task.dataset.p if _BY_SHARE.value else None
-  cohorts = [
-    rng.choice(len(task.dataset.train), _COHORT, replace=False, p=share)
-    for _ in range(_ROUNDS.value)
-  ]
-  seconds: dict[str, list[float]] = {name: [] for name in contenders}
-  peaks = dict.fromkeys(contenders, 0)
-  for _ in range(_BLOCKS.value):
-    for name, contender in contenders.items():
-      block, peak = _time_block(contender, cohorts)
-      seconds[name] += block
-      peaks[name] = max(peaks[name], peak)
-  num_examples = task.dataset.num_examples
-  mean = statistics.mean(int(num_examples[c].sum()) for c in cohorts)
-  print(
-    f'{task.dataset.name}: {_COHORT} clients and {mean:.0f} examples a round, '
-    f'batch {batch_size}, {_BLOCKS.value} blocks of {_ROUNDS.value} rounds'
+  data_dir = str(cli.data_dir(_DATA_DIR.value) or '')
+  folder = cli.here(flags.FLAGS['output_dir'].value or 'runs/benchmarks')
+  folder.mkdir(parents=True, exist_ok=True)
+  unknown = set(_TASKS.value) - set(tasks.BATCH_SIZES)
+  tables = []
+  with cli.one_sentence(ValueError, 2), open(folder / 'log.txt', 'w') as log:
+    if unknown:
+      raise ValueError(
+        f'--tasks must be of {", ".join(tasks.BATCH_SIZES)}, but one is '
+        f'{min(unknown)!r}.'
+      )
+    for task in _TASKS.value:
+      table = _benchmark(task, data_dir, log)
+      print(
+        f'{task}: {_COHORT} clients and {table.examples[0]} examples a round, '
+        f'batch {tasks.BATCH_SIZES[task]}'
+      )
+      for row in table.itertuples():
+        print('  ' + describe(row))
+      tables.append(table)
+      # What is there stays if a later task fails.
+      results = pd.concat(tables, ignore_index=True)
+      path = folder / 'round_time.csv'
+      results.to_csv(path, index=False, float_format='%.5g')
+      round_time_chart.draw(results, folder / 'round_time')
+  machine.write(
+    folder / 'round_time-machine.json', ['round_time', *sys.argv[1:]]
   )
-  for name, times in seconds.items():
-    low, median, high = np.percentile(times, [25, 50, 75]) * 1000
-    print(
-      f'  {name:<10} median {median:8.1f} ms, quartiles {low:.1f} to '
-      f'{high:.1f}; worker at most {peaks[name]} MB'
-    )
-  ratio = statistics.median(seconds['stock TFF']) / statistics.median(
-    seconds['ours']
-  )
-  print(f'  stock TFF takes {ratio:.1f} times as long as ours')
-  peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1000
-  print(f'  the driver, which both share, at most {peak} MB')
+  print(f'The table and the chart are in {folder}.')
 
 
 if __name__ == '__main__':

@@ -8,6 +8,7 @@ very same result.
 """
 
 from collections.abc import Callable
+from concurrent import futures
 from typing import Any, NamedTuple, Optional
 
 import numpy as np
@@ -19,6 +20,7 @@ from f3ast_tff import config as config_lib
 from f3ast_tff import environment as environment_lib
 from f3ast_tff import participants
 from f3ast_tff import process as process_lib
+from f3ast_tff import rates as rates_lib
 from f3ast_tff import released
 from f3ast_tff import remote
 from f3ast_tff import runtime
@@ -194,11 +196,40 @@ class Round(NamedTuple):
   metrics: Any
 
 
+class _Prepared(NamedTuple):
+  """A round that can be played.
+
+  Attributes:
+    round_num: The round t.
+    rates: The r(t-1) by which its cohort was chosen.
+    available: The mask A_t.
+    cohort: S_t and the weights.
+    arrays: The packed clients, in the worker.
+  """
+
+  round_num: int
+  rates: np.ndarray
+  available: np.ndarray
+  cohort: selection.Cohort
+  arrays: remote.Value
+
+  def is_for(self, round_num: int, rates: np.ndarray) -> bool:
+    """Whether it is the round t that follows r(t-1)."""
+    return self.round_num == round_num and np.array_equal(self.rates, rates)
+
+
 class Server:
-  """The state of a run, kept in the worker, and its rounds."""
+  """The state of a run, kept in the worker, and its rounds.
+
+  Who takes part in round t + 1 depends on r(t), which depends on S_t but not on
+  what comes of it. So the next round is prepared while the worker trains,
+  unless the choice needs the new model, as that of Power-of-Choice does.
+  """
 
   def __init__(self, engine: Engine, worker: runtime.Worker):
     self._engine = engine
+    self._preparing: Optional[futures.Future[_Prepared]] = None
+    self._assistant = futures.ThreadPoolExecutor(1)
     self._remote = remote.Remote(worker, engine.config.parallel_clients)
     self._play = self._remote.load(engine.play)
     self._ask: Optional[remote.Value] = None
@@ -227,17 +258,41 @@ class Server:
     arrays_type = self._engine.play.type_signature.parameter[1]
     return self._remote.put(arrays, arrays_type)
 
-  def play(self, round_num: int) -> Round:
-    """Plays a round."""
+  def _prepare(self, round_num: int, rates: np.ndarray) -> _Prepared:
+    """Chooses a cohort and sends its data to the worker."""
     engine = self._engine
     available, cohort = environment_lib.select(
       engine.config,
       engine.environment,
-      self._rates,
+      rates,
       round_num,
       lambda clients: self._losses_of(round_num, clients),
     )
     arrays = self._put(engine.packer(cohort, round_num))
-    self._state, news = self._remote.call(self._play, self._state, arrays)
+    return _Prepared(round_num, rates, available, cohort, arrays)
+
+  def _prepared(self, round_num: int) -> _Prepared:
+    """Returns the round t, which may have been prepared already."""
+    preparing, self._preparing = self._preparing, None
+    if preparing is not None:
+      prepared = preparing.result()
+      if prepared.is_for(round_num, self._rates):
+        return prepared
+    return self._prepare(round_num, self._rates)
+
+  def play(self, round_num: int) -> Round:
+    """Plays a round."""
+    config = self._engine.config
+    prepared = self._prepared(round_num)
+    if config.selection != 'power_of_choice' and round_num < config.rounds:
+      is_member = np.zeros(len(self._rates), bool)
+      is_member[prepared.cohort.clients] = True
+      expected = rates_lib.update(self._rates, is_member, config.beta)
+      self._preparing = self._assistant.submit(
+        self._prepare, round_num + 1, expected
+      )
+    self._state, news = self._remote.call(
+      self._play, self._state, prepared.arrays
+    )
     self._rates, metrics = self._remote.get(news)
-    return Round(available, cohort, metrics)
+    return Round(prepared.available, prepared.cohort, metrics)

@@ -8,6 +8,7 @@ server's state stays where it is, and only what is asked for comes back.
 
 import asyncio
 from collections.abc import Coroutine
+import threading
 from typing import Any, NamedTuple
 
 import tensorflow_federated as tff
@@ -34,7 +35,7 @@ class Remote:
 
   def __init__(self, worker: runtime.Worker, num_participants: int):
     self._worker = worker
-    self._loop = asyncio.new_event_loop()
+    self._loops = threading.local()  # A loop serves one thread.
     # Few at a time are dropped, because a state can be large.
     self._executor = tff.framework.RemoteExecutor(
       worker.stub, dispose_batch_size=_DROPPED_AT_A_TIME
@@ -45,8 +46,11 @@ class Remote:
     self._executor.set_cardinalities({tff.CLIENTS: count})
 
   def _wait(self, coroutine: Coroutine) -> Any:
+    loops = self._loops
+    if not hasattr(loops, 'loop'):
+      loops.loop = asyncio.new_event_loop()
     try:
-      return self._loop.run_until_complete(coroutine)
+      return loops.loop.run_until_complete(coroutine)
     except Exception:
       self._worker.check()  # If it is gone, that is what to tell.
       raise

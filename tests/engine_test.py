@@ -8,6 +8,7 @@ import tensorflow_federated as tff
 
 from f3ast_tff import config as config_lib
 from f3ast_tff import engine
+from f3ast_tff import environment
 from f3ast_tff import process as process_lib
 from f3ast_tff import selection
 from f3ast_tff.datasets import synthetic
@@ -108,6 +109,29 @@ def test_a_state_that_is_put_back_goes_on_to_the_same_rounds(tff_worker):
     second[1].global_model_weights.trainable,
   ):
     np.testing.assert_array_equal(one, two)
+
+
+@pytest.mark.parametrize('algorithm', ['f3ast', 'power_of_choice'])
+def test_each_round_is_chosen_once_and_by_the_rates_before_it(
+  algorithm, tff_worker, monkeypatch
+):
+  built, server = _server(tff_worker, algorithm=algorithm, rounds=5)
+  chosen = []
+  select = environment.select
+
+  def noted(config, environment, r, t, losses_of):
+    chosen.append((t, r))
+    return select(config, environment, r, t, losses_of)
+
+  monkeypatch.setattr(environment, 'select', noted)
+  before = [np.array(built.environment.initial_rates)]
+  for t in range(1, 6):
+    server.play(t)
+    before.append(np.array(server.state.rates))
+  # A round that was prepared by other rates would have been chosen twice.
+  assert [t for t, _ in chosen] == [1, 2, 3, 4, 5]
+  for (_, r), expected in zip(chosen, before):
+    np.testing.assert_array_equal(r, expected)
 
 
 def test_cores_are_shared_among_the_clients_that_train_at_a_time():

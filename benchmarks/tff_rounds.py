@@ -1,0 +1,132 @@
+"""Rounds on TFF as contenders: ours, and TFF's own federated averaging.
+
+  python -m benchmarks.tff_rounds CONTENDER WORK [DATA_DIR]
+
+The ways in which ours runs are `fedavg` and `f3ast`, which differ in what they
+do to choose clients and weights; `fedavg-grid` leaves a core to another run, as
+a grid of runs does; `stock` is TFF's `build_weighted_fed_avg` on `tf.data`
+datasets with the Keras model that TFF ships for the task (a dense layer for
+Synthetic).
+"""
+
+from collections.abc import Callable
+import contextlib
+import itertools
+import os
+import sys
+from typing import Any
+
+os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
+
+from absl import logging
+import numpy as np
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from benchmarks import contender
+from benchmarks import tasks
+from f3ast_tff import config as config_lib
+from f3ast_tff import engine
+from f3ast_tff import runtime
+from f3ast_tff import selection
+
+OURS = {
+  'fedavg': dict(algorithm='fedavg'),
+  'f3ast': dict(algorithm='f3ast'),
+  'fedavg-grid': dict(algorithm='fedavg', parallel_clients=1),
+}
+
+
+def _ours(work: contender.Work, settings: Any, data_dir: str):
+  """Returns a worker for our rounds, and what plays them in it."""
+  task = engine.Task(
+    tasks.dataset(work.task, data_dir), tasks.model(work.task)
+  )
+  config = config_lib.Config(
+    clients_per_round=str(work.cohorts.shape[1]),
+    batch_size=work.batch_size,
+    avail='always',
+    rounds=10**6,
+    **settings,
+  ).resolve({'sgd': config_lib.LearningRates(client=0.01, server=1.0)})
+  built = engine.build(config, task)
+  policy = built.environment.policy
+  # The next round is prepared ahead, so that the order must be known.
+  upcoming = itertools.cycle(work.cohorts)
+
+  def told(situation, rng):
+    """Chooses as the method does, and then takes those that all train."""
+    chosen = policy(situation, rng)
+    cohort = np.sort(next(upcoming))
+    weights = np.full(cohort.size, chosen.weights.mean())
+    return selection.Cohort(cohort, weights)
+
+  built = built._replace(environment=built.environment._replace(policy=told))
+  worker = runtime.worker(
+    threads=engine.threads(config), parallel=config.parallel_clients
+  )
+
+  def start(running: runtime.Worker) -> Callable[[np.ndarray], None]:
+    server = engine.Server(built, running)
+    rounds = itertools.count(1)
+
+    def play(cohort):
+      played = server.play(next(rounds))
+      assert set(played.cohort.clients) == set(cohort), 'not in order'
+
+    return play
+
+  return worker, start
+
+
+def _stock(work: contender.Work):
+  """Returns a worker for TFF's own rounds, and what plays them in it."""
+  keras_model = tasks.keras_model(work.task)
+  sgd = tff.learning.optimizers.build_sgdm
+  with tf.Graph().as_default():  # Keeps the variables out of the way.
+    x_spec, y_spec = keras_model().input_spec
+
+  def dataset_of(k):
+    examples = work.examples[int(k)]
+    x = tf.data.Dataset.from_tensor_slices(examples['x'])
+    if examples['x'].dtype == np.uint8 and x_spec.dtype.is_floating:
+      x = x.map(tf.image.per_image_standardization)
+    x = x.map(lambda value: tf.cast(value, x_spec.dtype))
+    y = tf.data.Dataset.from_tensor_slices(examples['y'])
+    y = y.map(lambda value: tf.cast(value, y_spec.dtype))
+    pairs = tf.data.Dataset.zip((x, y)).shuffle(len(examples['y']))
+    return pairs.batch(work.batch_size)
+
+  process = tff.learning.algorithms.build_weighted_fed_avg(
+    keras_model, sgd(0.01), sgd(1.0)
+  )
+
+  def start(running: runtime.Worker) -> Callable[[np.ndarray], None]:
+    del running  # TFF finds it by its context.
+    state = process.initialize()
+
+    def play(cohort):
+      nonlocal state
+      state = process.next(state, [dataset_of(k) for k in cohort]).state
+
+    return play
+
+  return runtime.worker(), start
+
+
+def main() -> None:
+  """Serves rounds of the work in the file that is named."""
+  logging.set_verbosity(logging.WARNING)
+  name, path, data_dir = (*sys.argv[1:], '')[:3]
+  work = contender.load(path)
+  if name == 'stock':
+    worker, start = _stock(work)
+  else:
+    worker, start = _ours(work, OURS[name], data_dir)
+  with contextlib.ExitStack() as stack:
+    running = stack.enter_context(worker)
+    contender.serve(start(running), work.cohorts, running.pid)
+
+
+if __name__ == '__main__':
+  main()
