@@ -203,10 +203,17 @@ def _train(
   config: config_lib.Config, task: Any, folder: pathlib.Path, verbose: bool
 ) -> None:
   # Here, because TensorFlow takes seconds to import; see `run`.
+  from f3ast_tff import engine
   from f3ast_tff import runtime
   from f3ast_tff import training
   from f3ast_tff.report import run_summary
 
+  print(
+    f'{config.parallel_clients} at a time, clients train with '
+    f'{engine.threads(config)} of {config_lib.num_cores()} cores each; '
+    '--parallel_clients changes that.',
+    flush=True,
+  )
   with one_sentence(runtime.WorkerError, 1):
     seconds = training.run(config, task, folder, verbose)
   run_summary.draw(folder, task.dataset.name)

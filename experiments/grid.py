@@ -62,6 +62,10 @@ class Cell:
     return self.key.name
 
   @property
+  def _is_large(self) -> bool:
+    return self.key.dataset != 'synthetic' and self.key.preset == 'paper'
+
+  @property
   def settings(self) -> dict[str, Any]:
     """The settings that make this cell what it is."""
     return {
@@ -70,9 +74,9 @@ class Cell:
       **dict(self.flags),
       'rounds': self.rounds,
       'seed': self.key.seed,
-      # The same on every machine. A small model does not fill two cores; two
-      # runs do.
-      'parallel_clients': 1 if self.key.dataset == 'synthetic' else 2,
+      # The same on every machine. Two runs fill two cores better than one
+      # does, but two of the large models would take much memory.
+      'parallel_clients': 2 if self._is_large else 1,
     }
 
   @property
