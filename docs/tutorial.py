@@ -7,7 +7,7 @@ it serves. On the way we write an availability model of our own.
 
 You need to know a little Python and what federated averaging is. The page is
 made from [tutorial.py](tutorial.py), which runs as it stands, downloads
-nothing, and takes well under a minute on two cores:
+nothing, and takes about 20 seconds of processor time:
 
     export TF_CPP_MIN_LOG_LEVEL=3     # TensorFlow is talkative.
     .venv/bin/python docs/tutorial.py --picture=tutorial.png
