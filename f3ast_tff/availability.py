@@ -11,9 +11,8 @@ models of the paper (Section 4.1 and Appendix D.4) are `always`, `scarce`,
 with other probabilities. This module needs NumPy only and is useful alone.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 import dataclasses
-import types
 from typing import Protocol
 
 import numpy as np
@@ -252,13 +251,12 @@ def uneven(p: np.ndarray, seed: int = 0) -> Independent:
   return Independent(p.min() / p, seed=seed)
 
 
-# The paper's five models by name; each takes (p, seed).
-MODELS: Mapping[str, Callable[[np.ndarray, int], Availability]] = (
-  types.MappingProxyType({
-    'always': lambda p, seed: always(p.size, seed),
-    'scarce': lambda p, seed: scarce(p.size, seed),
-    'home_devices': lambda p, seed: home_devices(p.size, seed),
-    'smartphones': lambda p, seed: smartphones(p.size, seed),
-    'uneven': uneven,
-  })
-)
+# The paper's five models by name; each takes (p, seed). A program may add its
+# own, see docs/extending.md.
+MODELS: dict[str, Callable[[np.ndarray, int], Availability]] = {
+  'always': lambda p, seed: always(p.size, seed),
+  'scarce': lambda p, seed: scarce(p.size, seed),
+  'home_devices': lambda p, seed: home_devices(p.size, seed),
+  'smartphones': lambda p, seed: smartphones(p.size, seed),
+  'uneven': uneven,
+}

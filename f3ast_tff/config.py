@@ -5,7 +5,8 @@ write them to `config.json`, so that there is one list of settings only. NumPy
 level: nothing here imports TensorFlow.
 """
 
-from collections.abc import Mapping, Sequence
+import collections
+from collections.abc import Collection, Mapping
 import dataclasses
 import math
 import os
@@ -40,7 +41,11 @@ ALGORITHMS: Mapping[str, Algorithm] = types.MappingProxyType({
   'f3ast_adam': Algorithm('f3ast', 'adam'),
 })
 
-SELECTIONS = (*selection.POLICIES, 'fixed_policy')
+# Not a copy: what a program adds to the policies is a choice as well.
+_OTHER_SELECTIONS: dict[str, Any] = {'fixed_policy': None}
+SELECTIONS: Collection[str] = collections.ChainMap(
+  _OTHER_SELECTIONS, selection.POLICIES
+)
 SERVER_OPTIMIZERS = ('sgd', 'momentum', 'adam', 'yogi', 'adagrad')
 
 
@@ -53,7 +58,7 @@ class LearningRates(NamedTuple):
 
 
 def _setting(
-  default: Any, help_text: str, choices: Optional[Sequence[str]] = None
+  default: Any, help_text: str, choices: Optional[Collection[str]] = None
 ) -> Any:
   return dataclasses.field(
     default=default, metadata={'help': help_text, 'choices': choices}
@@ -90,7 +95,7 @@ class Config:
   avail: str = _setting(
     'home_devices',
     'The availability model, Section 4.1 of the paper.',
-    tuple(availability.MODELS),
+    availability.MODELS,
   )
   rounds: int = _setting(500, 'The number of rounds T.')
   clients_per_round: str = _setting(

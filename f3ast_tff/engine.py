@@ -218,6 +218,10 @@ class _Prepared(NamedTuple):
     return self.round_num == round_num and np.array_equal(self.rates, rates)
 
 
+class _TooEarly(Exception):
+  """A policy asks for losses of a model that is still being trained."""
+
+
 class Server:
   """The state of a run, kept in the worker, and its rounds.
 
@@ -230,6 +234,8 @@ class Server:
     self._engine = engine
     self._preparing: Optional[futures.Future[_Prepared]] = None
     self._assistant = futures.ThreadPoolExecutor(1)
+    # Of policies that others add it is found out: see `_TooEarly`.
+    self._needs_model = engine.config.selection == 'power_of_choice'
     self._remote = remote.Remote(worker, engine.config.parallel_clients)
     self._play = self._remote.load(engine.play)
     self._ask: Optional[remote.Value] = None
@@ -258,15 +264,23 @@ class Server:
     arrays_type = self._engine.play.type_signature.parameter[1]
     return self._remote.put(arrays, arrays_type)
 
-  def _prepare(self, round_num: int, rates: np.ndarray) -> _Prepared:
+  def _prepare(
+    self, round_num: int, rates: np.ndarray, has_model: bool = True
+  ) -> _Prepared:
     """Chooses a cohort and sends its data to the worker."""
     engine = self._engine
+
+    def losses_of(clients: np.ndarray) -> np.ndarray:
+      if not has_model:
+        raise _TooEarly
+      return self._losses_of(round_num, clients)
+
     available, cohort = environment_lib.select(
       engine.config,
       engine.environment,
       rates,
       round_num,
-      lambda clients: self._losses_of(round_num, clients),
+      losses_of,
     )
     arrays = self._put(engine.packer(cohort, round_num))
     return _Prepared(round_num, rates, available, cohort, arrays)
@@ -275,21 +289,24 @@ class Server:
     """Returns the round t, which may have been prepared already."""
     preparing, self._preparing = self._preparing, None
     if preparing is not None:
-      prepared = preparing.result()
-      if prepared.is_for(round_num, self._rates):
-        return prepared
+      try:
+        prepared = preparing.result()
+        if prepared.is_for(round_num, self._rates):
+          return prepared
+      except _TooEarly:
+        self._needs_model = True
     return self._prepare(round_num, self._rates)
 
   def play(self, round_num: int) -> Round:
     """Plays a round."""
     config = self._engine.config
     prepared = self._prepared(round_num)
-    if config.selection != 'power_of_choice' and round_num < config.rounds:
+    if not self._needs_model and round_num < config.rounds:
       is_member = np.zeros(len(self._rates), bool)
       is_member[prepared.cohort.clients] = True
       expected = rates_lib.update(self._rates, is_member, config.beta)
       self._preparing = self._assistant.submit(
-        self._prepare, round_num + 1, expected
+        self._prepare, round_num + 1, expected, has_model=False
       )
     self._state, news = self._remote.call(
       self._play, self._state, prepared.arrays

@@ -6,8 +6,7 @@ are available, all of them take part; when there are none, or K_t = 0, the
 cohort is empty.
 """
 
-from collections.abc import Callable, Mapping
-import types
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -259,8 +258,8 @@ class Situation(NamedTuple):
 
 Policy = Callable[[Situation, np.random.Generator], Cohort]
 
-# The policies by name.
-POLICIES: Mapping[str, Policy] = types.MappingProxyType({
+# The policies by name. A program may add its own, see docs/extending.md.
+POLICIES: dict[str, Policy] = {
   'f3ast': lambda s, rng: f3ast(
     s.r, s.p, s.available, s.k, rng, s.beta, s.correlation
   ),
@@ -269,4 +268,4 @@ POLICIES: Mapping[str, Policy] = types.MappingProxyType({
   'power_of_choice': lambda s, rng: power_of_choice(
     s.losses_of, s.p, s.available, s.k, s.num_candidates, rng
   ),
-})
+}

@@ -134,6 +134,21 @@ def test_each_round_is_chosen_once_and_by_the_rates_before_it(
     np.testing.assert_array_equal(r, expected)
 
 
+def test_a_policy_of_ones_own_is_told_the_losses_of_the_newest_model(
+  tff_worker, monkeypatch
+):
+  monkeypatch.setitem(
+    selection.POLICIES, 'my_own', selection.POLICIES['power_of_choice']
+  )
+  same = {'avail': 'always', 'clients_per_round': '1', 'num_candidates': 8}
+  _, known = _server(tff_worker, selection='power_of_choice', **same)
+  _, own = _server(tff_worker, selection='my_own', **same)
+  for t in range(1, 9):
+    np.testing.assert_array_equal(
+      own.play(t).cohort.clients, known.play(t).cohort.clients
+    )
+
+
 def test_cores_are_shared_among_the_clients_that_train_at_a_time():
   cores = config_lib.num_cores()
   assert _config(parallel_clients=0).parallel_clients == cores
