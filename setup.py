@@ -65,6 +65,7 @@ setuptools.setup(
         # 0.4.14, which has been withdrawn.  What does work is
         # `pip install --no-deps -r requirements.txt`, or just `make setup`.
         'tff': [
+            'absl-py',
             'grpcio',
             'portpicker',
             'psutil',

@@ -41,9 +41,10 @@ with runtime.worker() as worker:
 def _is_gone(pid, seconds=10):
   deadline = time.monotonic() + seconds
   while time.monotonic() < deadline:
-    if not psutil.pid_exists(pid):
-      return True
-    if psutil.Process(pid).status() == psutil.STATUS_ZOMBIE:
+    try:
+      if psutil.Process(pid).status() == psutil.STATUS_ZOMBIE:
+        return True
+    except psutil.NoSuchProcess:
       return True
     time.sleep(0.05)
   return False
