@@ -1,9 +1,48 @@
 """F3AST: federated learning with clients that come and go.
 
-`f3ast_tff.availability`, `communication`, `rates` and `selection` need NumPy
-only. `f3ast_tff.process` and what stands on it need TensorFlow Federated.
+The names in `__all__` are the public ones. Each is a module, imported when it
+is first used: `availability`, `communication`, `rates`, `selection` and
+`cohorts` need NumPy only; `simulation`, `process`, `local_training` and
+`runtime` need TensorFlow Federated. docs/api.md lists what is in them.
 """
+
+import importlib
+import types
+import typing
 
 from f3ast_tff.version import __version__
 
-__all__ = ['__version__']
+if typing.TYPE_CHECKING:
+  from f3ast_tff import availability
+  from f3ast_tff import cohorts
+  from f3ast_tff import communication
+  from f3ast_tff import local_training
+  from f3ast_tff import process
+  from f3ast_tff import rates
+  from f3ast_tff import runtime
+  from f3ast_tff import selection
+  from f3ast_tff import simulation
+
+__all__ = [
+  '__version__',
+  'availability',
+  'cohorts',
+  'communication',
+  'local_training',
+  'process',
+  'rates',
+  'runtime',
+  'selection',
+  'simulation',
+]
+
+
+def __getattr__(name: str) -> types.ModuleType:
+  """Imports a public module when it is first used (PEP 562)."""
+  if name in __all__:
+    return importlib.import_module(f'f3ast_tff.{name}')
+  raise AttributeError(f'module {__name__!r} has no attribute {name!r}')
+
+
+def __dir__() -> list[str]:
+  return sorted({*globals(), *__all__})

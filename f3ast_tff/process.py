@@ -12,7 +12,7 @@ the process also runs split over several machines.
 """
 
 import collections
-from typing import Any, NamedTuple, Optional
+from typing import Any, NamedTuple, Optional, Union
 
 import numpy as np
 import tensorflow as tf
@@ -22,6 +22,11 @@ from f3ast_tff import local_training
 from f3ast_tff import packed_training
 from f3ast_tff import packing
 from f3ast_tff import rates
+
+Aggregator = Union[
+  tff.aggregators.UnweightedAggregationFactory,
+  tff.aggregators.WeightedAggregationFactory,
+]
 
 
 class ServerState(NamedTuple):
@@ -51,7 +56,7 @@ def build_f3ast(
   server_optimizer: Optional[tff.learning.optimizers.Optimizer] = None,
   beta: float = 0.001,
   correlation: str = rates.UNCORRELATED,
-  aggregator: Optional[tff.aggregators.UnweightedAggregationFactory] = None,
+  aggregator: Optional[Aggregator] = None,
 ) -> tff.learning.templates.LearningProcess:
   """Builds F3AST for clients with `tf.data` datasets.
 
@@ -70,7 +75,11 @@ def build_f3ast(
     beta: The step of the rates.
     correlation: The form of H, `uncorrelated` or `positive`.
     aggregator: Sums the weighted updates; a plain sum by default. Factories
-      that clip, compress or add noise fit here.
+      that clip, compress or add noise fit here. A weighted one is given each
+      update with its weight, and its mean is multiplied by the sum of the
+      weights. An unweighted one is given weight times update; if it returns a
+      mean, as `tff.learning.dp_aggregator` does, the server's learning rate has
+      to make up for that.
 
   Returns:
     A `LearningProcess` with a `ServerState`.
@@ -98,7 +107,7 @@ def build_packed_f3ast(
   server_optimizer: Optional[tff.learning.optimizers.Optimizer] = None,
   beta: float = 0.001,
   correlation: str = rates.UNCORRELATED,
-  aggregator: Optional[tff.aggregators.UnweightedAggregationFactory] = None,
+  aggregator: Optional[Aggregator] = None,
 ) -> tff.learning.templates.LearningProcess:
   """Builds F3AST for packed clients; `next` takes `packing.pack` arrays.
 
@@ -139,7 +148,7 @@ def compose(
   server_optimizer: Optional[tff.learning.optimizers.Optimizer] = None,
   beta: float = 0.001,
   correlation: str = rates.UNCORRELATED,
-  aggregator: Optional[tff.aggregators.UnweightedAggregationFactory] = None,
+  aggregator: Optional[Aggregator] = None,
 ) -> tff.learning.templates.LearningProcess:
   """Builds the process around a given way of local training.
 
@@ -175,7 +184,13 @@ def compose(
     server_optimizer = tff.learning.optimizers.build_sgdm(1.0)
 
   weights_type = training.initial_weights.type_signature.result
-  sum_updates = aggregator and aggregator.create(weights_type.trainable)
+  is_weighted = isinstance(
+    aggregator, tff.aggregators.WeightedAggregationFactory
+  )
+  sum_updates = None
+  if aggregator is not None:
+    weight_type = [tff.types.TensorType(np.float32)] if is_weighted else []
+    sum_updates = aggregator.create(weights_type.trainable, *weight_type)
 
   @tff.tensorflow.computation
   def initial_rates_fn():
@@ -206,6 +221,12 @@ def compose(
 
   state_type = initialize.type_signature.result.member
 
+  @tff.tensorflow.computation(weights_type.trainable, np.float32)
+  def without_weight(update, weight):
+    return tf.nest.map_structure(
+      lambda u: tf.math.divide_no_nan(u, tf.cast(weight, u.dtype)), update
+    )
+
   @tff.tensorflow.computation(
     weights_type,
     state_type.optimizer,
@@ -216,6 +237,10 @@ def compose(
   def server_update(weights, optimizer_state, r, update, tally):
     # Line 5: r(t) = (1 - beta) r(t-1) + beta 1_S.
     r = (1 - beta) * r + beta * tf.cast(tally.participation, tf.float64)
+    if is_weighted:  # The update is the weighted mean.
+      update = tf.nest.map_structure(
+        lambda u: tf.cast(tally.weight, u.dtype) * u, update
+      )
     # Line 10: w^{t+1} = ServerOpt(w^t, Delta). When nobody contributed the
     # model and the optimizer's state stay: Adam would move on by its momentum.
     stepped_state, stepped = server_optimizer.next(
@@ -254,7 +279,14 @@ def compose(
     )
     # Line 9: Delta = sum over S of p_k / r_k(t) v_k.
     if sum_updates:
-      aggregated = sum_updates.next(state.aggregator, contributions.update)
+      weighted_updates = [contributions.update]
+      if is_weighted:
+        weight = contributions.tally.weight
+        update = tff.federated_map(
+          without_weight, (contributions.update, weight)
+        )
+        weighted_updates = [update, weight]
+      aggregated = sum_updates.next(state.aggregator, *weighted_updates)
       update, aggregator_state = aggregated.result, aggregated.state
       tally = tff.federated_sum(contributions.tally)
       more_metrics['aggregator'] = aggregated.measurements

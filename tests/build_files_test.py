@@ -29,7 +29,10 @@ _FILES = {
   'third_party/x.py': '',
   '.venv/x.py': '',
   'f3ast_tff/__init__.py': '',
-  'f3ast_tff/light.py': 'import os\nimport numpy as np\n',
+  'f3ast_tff/light.py': (
+    'import os\nimport typing\nimport numpy as np\n'
+    'if typing.TYPE_CHECKING:\n  from f3ast_tff import heavy\n'
+  ),
   'f3ast_tff/heavy.py': 'from absl import app\nfrom f3ast_tff import light\n',
   'f3ast_tff/BUILD': (
     'load("@rules_python//python:defs.bzl", "py_library")\n'

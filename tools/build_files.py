@@ -159,9 +159,18 @@ def _module_file(root: pathlib.Path, module: str) -> Optional[str]:
   return None
 
 
+def _walk(tree: ast.AST) -> Iterator[ast.AST]:
+  """Yields all nodes but those that only a type checker reads."""
+  yield tree
+  for node in ast.iter_child_nodes(tree):
+    if isinstance(node, ast.If) and 'TYPE_CHECKING' in ast.dump(node.test):
+      continue
+    yield from _walk(node)
+
+
 def _imported(tree: ast.AST) -> Iterator[tuple[str, ...]]:
   """Yields what a file imports, each as candidates for a module's name."""
-  for node in ast.walk(tree):
+  for node in _walk(tree):
     if isinstance(node, ast.Import):
       yield from ((alias.name,) for alias in node.names)
     elif isinstance(node, ast.ImportFrom) and node.module:
