@@ -15,10 +15,11 @@ ARGS ?=
 VENV_PYTHON := .venv/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test lint reproduce paper bench clean distclean
+.PHONY: help setup test lint bazel-test wheel-test reproduce paper bench clean \
+  distclean
 
 help:  ## List the targets.
-	@sed -n 's/^\([a-z]*\):.*  ## \(.*\)/  \1 \2/p' $(MAKEFILE_LIST) | \
+	@sed -n 's/^\([a-z-]*\):.*  ## \(.*\)/  \1 \2/p' $(MAKEFILE_LIST) | \
 	  while read -r name text; do printf '  %-10s %s\n' "$$name" "$$text"; done
 
 setup:  ## Make .venv (Python 3.10 or 3.11; PYTHON= chooses which).
@@ -29,7 +30,14 @@ test: setup  ## Run the tests (ARGS= for pytest).
 
 lint: setup  ## Check style and types.
 	@$(VENV_PYTHON) -m ruff check .
+	@$(VENV_PYTHON) tools/build_files.py
 	@$(VENV_PYTHON) -m mypy f3ast_tff experiments
+
+bazel-test: setup  ## Build all with Bazel, test //:fast, run two rounds.
+	@$(VENV_PYTHON) tools/bazel_test.py
+
+wheel-test: setup  ## Build the wheel and test it in an empty environment.
+	@$(VENV_PYTHON) tools/wheel_test.py
 
 reproduce: setup  ## Five methods on Synthetic(1,1): a table and a report.
 	@$(VENV_PYTHON) -m experiments.reproduce $(ARGS)

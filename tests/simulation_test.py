@@ -1,0 +1,214 @@
+"""Tests of `simulation` inside what TFF users have: loops and aggregators."""
+
+import asyncio
+import collections
+import sys
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from f3ast_tff import availability
+from f3ast_tff import selection
+from f3ast_tff import simulation
+
+_SGD = tff.learning.optimizers.build_sgdm
+_SIZES = (7, 3, 12, 5)
+
+pytestmark = pytest.mark.usefixtures('tff_worker')
+
+
+def _client_data():
+  """Four clients of unlike size, whose labels are linear in the features."""
+  rng = np.random.default_rng(0)
+  data = {}
+  for name, size in zip('abcd', _SIZES):
+    x = rng.standard_normal((size, 3)).astype(np.float32)
+    y = x @ np.array([[1.0], [-2.0], [0.5]], np.float32)
+    data[name] = collections.OrderedDict(x=x, y=y)
+  client_data = tff.simulation.datasets.TestClientData(data)
+  return client_data.preprocess(lambda examples: examples.batch(4))
+
+
+_DATA = _client_data()
+
+
+# Functional, because a process around a Keras model takes seconds to build.
+_MODEL = tff.learning.models.FunctionalModel(
+  initial_weights=((np.zeros((3, 1), np.float32),), ()),
+  predict_on_batch_fn=tf.function(
+    lambda weights, x, training: x @ weights[0][0]
+  ),
+  loss_fn=lambda output, label, sample_weight: tf.reduce_mean(
+    (output - label) ** 2
+  ),
+  input_spec=_DATA.element_type_structure,
+)
+
+
+def _build(**changes):
+  arguments = {
+    'availability': 'scarce',
+    'clients_per_round': 2,
+    'client_optimizer': _SGD(0.05),
+    'beta': 0.1,
+  }
+  return simulation.build(_MODEL, _DATA, **{**arguments, **changes})
+
+
+def _flat(weights):
+  return np.concatenate([np.ravel(w) for w in weights.trainable])
+
+
+def _step(built, cohort):
+  """Returns by how much one round with the cohort moves the model."""
+  state = built.process.initialize()
+  members = simulation.participants(_DATA, cohort)
+  output = built.process.next(state, members)
+  before, after = (
+    _flat(s.global_model_weights) for s in (state, output.state)
+  )
+  return after - before, output
+
+
+def _cohort(*weights):
+  clients = np.flatnonzero(weights)
+  return selection.Cohort(clients, np.array(weights)[clients])
+
+
+@pytest.fixture(scope='module')
+def updates():
+  """Each client's own update v_k: alone, with weight 1, in a plain sum."""
+  built = _build()
+  return np.array([_step(built, _cohort(*row))[0] for row in np.eye(4)])
+
+
+def test_examples_are_counted_and_participants_are_the_clients():
+  np.testing.assert_array_equal(simulation.num_examples(_DATA), _SIZES)
+  built = _build()
+  np.testing.assert_allclose(built.cohorts.p, np.array(_SIZES) / 27)
+  (member,) = simulation.participants(_DATA, _cohort(0, 0, 1.5, 0))
+  assert (member.index, member.weight) == (2, 1.5)
+  assert sum(len(batch['y']) for batch in member.examples) == 12
+
+
+def test_rates_in_the_state_are_those_of_the_cohorts_and_the_loss_falls():
+  built = _build(seed=1)
+  state = built.process.initialize()
+  losses, empty = [], 0
+  for t in range(1, 16):
+    state, metrics = built.process.next(state, built.participants(t))
+    np.testing.assert_array_equal(state.rates, built.cohorts.rates(t))
+    empty += not metrics['selection']['participants']
+    losses.append(metrics['client_work']['train']['loss'])
+  assert empty > 0  # Rounds in which nobody is there are rounds too.
+  assert losses[-1] < 0.7 * losses[0]
+
+
+def test_availability_by_name_is_the_papers_model():
+  built = _build(availability='uneven', seed=4)
+  model = availability.uneven(np.array(_SIZES) / 27, seed=4)
+  for t in range(1, 6):
+    np.testing.assert_array_equal(built.cohorts.availability(t), model(t))
+  with pytest.raises(ValueError, match='always, scarce, home_devices'):
+    _build(availability='sometimes')
+
+
+def test_tffs_own_loop_runs_it_and_resumes(tmp_path):
+  asyncio.set_event_loop(asyncio.new_event_loop())  # The loop takes this one.
+  built = _build()
+  state = built.process.initialize()
+  for t in range(1, 6):
+    state = built.process.next(state, built.participants(t)).state
+
+  def run(rounds):
+    again = _build()  # As a program does that starts anew.
+    return tff.simulation.run_training_process(
+      again.process,
+      again.participants,
+      rounds,
+      program_state_manager=tff.program.FileProgramStateManager(
+        tmp_path / 'states'
+      ),
+      metrics_managers=[
+        tff.program.CSVFileReleaseManager(tmp_path / 'metrics.csv')
+      ],
+    )
+
+  run(3)
+  final = run(5)
+  np.testing.assert_array_equal(final.rates, state.rates)
+  np.testing.assert_allclose(
+    _flat(final.global_model_weights),
+    _flat(state.global_model_weights),
+    rtol=1e-6,
+  )
+  assert len((tmp_path / 'metrics.csv').read_text().splitlines()) == 1 + 5
+
+
+_COHORT = _cohort(0.4, 0, 1.3, 0.2)
+
+
+def _clip(vectors, norm):
+  lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+  return vectors * np.minimum(1, norm / lengths)
+
+
+def test_a_weighted_mean_of_theirs_gives_the_weighted_sum(updates):
+  aggregator = tff.learning.robust_aggregator(zeroing=False, clipping=False)
+  step, _ = _step(_build(aggregator=aggregator), _COHORT)
+  expected = _COHORT.weights @ updates[_COHORT.clients]
+  np.testing.assert_allclose(step, expected, rtol=1e-5)
+  assert np.linalg.norm(expected) > 0.1  # The test can tell.
+
+
+def test_clipping_clips_updates_before_the_weights(updates):
+  norm = float(np.median(np.linalg.norm(updates, axis=1)))
+  aggregator = tff.aggregators.clipping_factory(
+    norm, tff.aggregators.MeanFactory()
+  )
+  step, output = _step(_build(aggregator=aggregator), _COHORT)
+  members = updates[_COHORT.clients]
+  expected = _COHORT.weights @ _clip(members, norm)
+  np.testing.assert_allclose(step, expected, rtol=1e-5)
+  assert np.abs(expected - _COHORT.weights @ members).max() > 1e-3
+  assert 'clipped_count' in str(output.metrics['aggregator'])
+
+
+def test_the_robust_aggregator_survives_a_round_without_anybody():
+  built = _build(aggregator=tff.learning.robust_aggregator())
+  nobody = selection.Cohort(np.zeros(0, int), np.zeros(0))
+  step, output = _step(built, nobody)
+  np.testing.assert_array_equal(step, 0)
+  members = simulation.participants(_DATA, _COHORT)
+  state = built.process.next(output.state, members).state
+  moved = _flat(state.global_model_weights)
+  assert np.isfinite(moved).all() and np.abs(moved).max() > 0
+
+
+def test_differential_privacy_with_the_servers_rate_for_the_sum(updates):
+  # TFF's clips what it is given, here weight times update, to 0.1 at first,
+  # adds noise, and divides by the number of clients that it is told.
+  aggregator = tff.learning.dp_aggregator(
+    noise_multiplier=1e-6, clients_per_round=3, zeroing=False
+  )
+  built = _build(aggregator=aggregator, server_optimizer=_SGD(3.0))
+  step, _ = _step(built, _COHORT)
+  weighted = _COHORT.weights[:, None] * updates[_COHORT.clients]
+  expected = _clip(weighted, 0.1).sum(axis=0)
+  np.testing.assert_allclose(step, expected, atol=1e-4)
+  assert np.abs(expected - weighted.sum(axis=0)).max() > 1e-3
+
+
+def test_secure_aggregation_of_weights_and_updates(updates):
+  aggregator = tff.learning.secure_aggregator(zeroing=False, clipping=False)
+  step, _ = _step(_build(aggregator=aggregator), _COHORT)
+  expected = _COHORT.weights @ updates[_COHORT.clients]
+  # Secure sums are of integers.
+  np.testing.assert_allclose(step, expected, atol=1e-2)
+  assert np.abs(expected).max() > 0.1
+
+
+if __name__ == '__main__':
+  sys.exit(pytest.main([__file__, *sys.argv[1:]]))
