@@ -6,6 +6,7 @@ Usage errors end with one sentence and exit code 2, and nothing is overwritten.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 import contextlib
 import dataclasses
+import functools
 import os
 import pathlib
 import sys
@@ -15,6 +16,7 @@ from absl import app
 from absl import flags
 from absl import logging
 
+from experiments import help as help_lib
 from f3ast_tff import config as config_lib
 from f3ast_tff import run_directory
 
@@ -133,6 +135,17 @@ def parse_flags(argv: Sequence[str]) -> list[str]:
   return rest
 
 
+def _parse_flags_or_help(name: str, argv: Sequence[str]) -> list[str]:
+  """Parses flags, or prints the help of an experiment and ends."""
+  if help_lib.is_asked_for(argv):
+    what = sys.modules['__main__'].__doc__ or ''
+    some_flags = flags.FLAGS.get_key_flags_for_module(argv[0])
+    program = f'python -m experiments.{name}'
+    print(help_lib.text(program, what, some_flags))
+    sys.exit(0)
+  return parse_flags(argv)
+
+
 def run(
   name: str,
   task_settings: Callable[[], Mapping[str, Any]],
@@ -182,7 +195,9 @@ def run(
             1,
           )
 
-  app.run(main, flags_parser=parse_flags)
+  app.run(
+    main, flags_parser=functools.partial(_parse_flags_or_help, name)
+  )
 
 
 def _with_tff(

@@ -1,6 +1,6 @@
 """Synthetic(a, a): softmax regression on 100 clients of very unequal size.
 
-python -m experiments.synthetic --algorithm=f3ast --avail=home_devices
+For example: python -m experiments.synthetic --algorithm=f3ast --avail=scarce
 """
 
 from absl import flags

@@ -1,0 +1,128 @@
+"""The text that `--help` prints: flags in groups, with choices and defaults.
+
+absl sorts the flags of a program by name. Here they stand by what they are
+about; one that no group names comes last, so that none is lost.
+"""
+
+from collections.abc import Iterator, Sequence
+import textwrap
+
+from absl import flags
+
+GROUPS = (
+  ('What to train on', (
+    'data_source', 'data_dir', 'alpha', 'num_clients', 'model'
+  )),
+  ('Method', (
+    'algorithm',
+    'selection',
+    'server_optimizer',
+    'proximal',
+    'num_candidates',
+    'protocol',
+  )),
+  ('Who is available, how many may take part', (
+    'avail', 'clients_per_round'
+  )),
+  ('Participation rates of F3AST', ('beta', 'rate_init', 'correlation')),
+  ('Training', (
+    'rounds',
+    'seed',
+    'batch_size',
+    'local_epochs',
+    'client_learning_rate',
+    'server_learning_rate',
+    'server_epsilon',
+    'parallel_clients',
+  )),
+  ('Tests during training', ('eval_every', 'eval_examples')),
+  ('Output', ('output_dir', 'resume', 'checkpoint_every')),
+)
+_OTHERS = 'Others'
+
+_HELP = ('--help', '-help', '--helpshort', '-helpshort', '-h', '-?')
+_WIDTH = 79
+
+
+def is_asked_for(argv: Sequence[str]) -> bool:
+  """Tells whether a command line asks for help."""
+  arguments = list(argv[1:])
+  if '--' in arguments:
+    arguments = arguments[: arguments.index('--')]
+  return any(argument in _HELP for argument in arguments)
+
+
+def grouped(names: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
+  """Yields the groups that hold some of the flags, with these."""
+  left = set(names)
+  for title, members in GROUPS:
+    present = [name for name in members if name in left]
+    left -= set(present)
+    if present:
+      yield title, present
+  if left:
+    yield _OTHERS, sorted(left)
+
+
+def _choices(flag: flags.Flag) -> Sequence[str]:
+  return getattr(flag.parser, 'enum_values', None) or ()
+
+
+def _values(flag: flags.Flag) -> str:
+  """Returns what a flag can be, and what it is by default."""
+  choices = _choices(flag)
+  if choices:
+    return ', '.join(
+      f'{choice} (default)' if choice == flag.default else choice
+      for choice in choices
+    )
+  kind = flag.parser.syntactic_help
+  default = None if flag.default is None else f'default {flag.default}'
+  if flag.boolean:
+    kind, default = '', f'default {str(flag.default).lower()}'
+  return ', '.join(part for part in (kind, default) if part)
+
+
+def _entry(flag: flags.Flag) -> str:
+  name = f'--[no]{flag.name}' if flag.boolean else f'--{flag.name}'
+  values = _values(flag)
+  head = textwrap.fill(
+    f'{name}: {values}' if values else name,
+    _WIDTH,
+    initial_indent='  ',
+    subsequent_indent='    ',
+    break_on_hyphens=False,
+  )
+  # absl puts the choices in front of the text, which the head has already.
+  what = flag.help.removeprefix(f'<{"|".join(_choices(flag))}>: ')
+  text = textwrap.fill(
+    what,
+    _WIDTH,
+    initial_indent='      ',
+    subsequent_indent='      ',
+    break_on_hyphens=False,
+  )
+  return f'{head}\n{text}'
+
+
+def text(program: str, what: str, some_flags: Sequence[flags.Flag]) -> str:
+  """Returns the help of a program.
+
+  Args:
+    program: How it is called, e.g. `python -m experiments.cifar100`.
+    what: What it does, with an example: its docstring.
+    some_flags: Its flags.
+
+  Returns:
+    The text.
+  """
+  by_name = {flag.name: flag for flag in some_flags}
+  parts = [what.strip(), f'Usage: {program} [--FLAG=VALUE ...]']
+  for title, names in grouped(list(by_name)):
+    entries = [_entry(by_name[name]) for name in names]
+    parts.append('\n'.join([f'{title}:', *entries]))
+  parts.append(
+    'Others: --flagfile=FILE reads flags from a file, one per line;\n'
+    '--verbosity=0 shows the logs; --helpfull lists every flag there is.'
+  )
+  return '\n\n'.join(parts)

@@ -1,0 +1,89 @@
+"""Tests of the experiments' `--help`."""
+
+import dataclasses
+import subprocess
+import sys
+
+import pytest
+
+from experiments import help as help_lib
+from f3ast_tff import availability
+from f3ast_tff import config as config_lib
+
+_OWN = {
+  'cifar100': ('data_source', 'data_dir', 'model'),
+  'shakespeare': ('data_source', 'data_dir', 'model'),
+  'synthetic': ('alpha', 'num_clients'),
+}
+_ROUNDS = {'cifar100': 1000, 'shakespeare': 500, 'synthetic': 500}
+
+
+def _run(experiment, flag):
+  return subprocess.run(
+    [sys.executable, '-m', f'experiments.{experiment}', flag],
+    capture_output=True,
+    text=True,
+    timeout=60,
+  )
+
+
+def _entries(lines):
+  """Returns the first lines of flags by name, in their order."""
+  heads = [line.strip() for line in lines if line.startswith('  --')]
+  return {head.split(':')[0].removeprefix('--'): head for head in heads}
+
+
+@pytest.mark.parametrize('experiment', list(_OWN))
+def test_help_has_every_flag_once_in_its_group(experiment):
+  done = _run(experiment, '--help')
+  assert (done.returncode, done.stderr) == (0, '')
+  lines = done.stdout.splitlines()
+  assert all(len(line) <= 80 for line in lines)
+  names = {field.name for field in dataclasses.fields(config_lib.Config)}
+  names |= {*_OWN[experiment], 'output_dir', '[no]resume'}
+  heads = [line for line in lines if line.startswith('  --')]
+  entries = _entries(lines)
+  assert set(entries) == names and len(heads) == len(names)
+  titles = [
+    line[:-1] for line in lines if line.endswith(':') and line[0] != ' '
+  ]
+  assert titles == [title for title, _ in help_lib.GROUPS]  # No flag is left.
+
+
+@pytest.mark.parametrize('experiment', list(_OWN))
+def test_help_shows_defaults_choices_and_one_example(experiment):
+  output = _run(experiment, '--help').stdout
+  entries = _entries(output.splitlines())
+  choices = ', '.join(
+    f'{name} (default)' if name == 'home_devices' else name
+    for name in availability.MODELS
+  )
+  assert entries['avail'] == f'--avail: {choices}'
+  rounds = f'an integer, default {_ROUNDS[experiment]}'
+  assert entries['rounds'] == f'--rounds: {rounds}'
+  assert entries['client_learning_rate'] == '--client_learning_rate: a number'
+  assert entries['[no]resume'] == '--[no]resume: default false'
+  assert output.count('For example:') == 1
+  assert f'For example: python -m experiments.{experiment} --' in output
+  assert '|' not in output  # absl's own list of choices.
+
+
+def test_the_long_help_of_absl_is_there():
+  output = _run('synthetic', '--helpfull').stdout
+  assert 'absl.logging' in output and '--avail' in output
+
+
+def test_help_is_asked_for_before_two_dashes_only():
+  assert help_lib.is_asked_for(['program', '--seed=1', '--help'])
+  assert help_lib.is_asked_for(['program', '-h'])
+  assert not help_lib.is_asked_for(['--help'])  # The program's own name.
+  assert not help_lib.is_asked_for(['program', '--', '--help'])
+
+
+def test_a_flag_of_no_group_comes_last():
+  groups = list(help_lib.grouped(['new', 'seed', 'avail']))
+  assert [names for _, names in groups] == [['avail'], ['seed'], ['new']]
+
+
+if __name__ == '__main__':
+  sys.exit(pytest.main([__file__, *sys.argv[1:]]))
