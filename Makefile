@@ -34,10 +34,10 @@ lint: setup  ## Check style and types.
 	@$(VENV_PYTHON) -m mypy f3ast_tff experiments
 
 bazel-test: setup  ## Build all with Bazel, test //:fast, run two rounds.
-	@$(VENV_PYTHON) tools/bazel_test.py
+	@$(VENV_PYTHON) tools/try_bazel.py
 
 wheel-test: setup  ## Build the wheel and test it in an empty environment.
-	@$(VENV_PYTHON) tools/wheel_test.py
+	@$(VENV_PYTHON) tools/try_wheel.py
 
 reproduce: setup  ## Five methods on Synthetic(1,1): a table and a report.
 	@$(VENV_PYTHON) -m experiments.reproduce $(ARGS)

@@ -120,12 +120,12 @@ def test_the_example_that_trains(tff_worker):
   names = {'client_data': client_data, 'model_fn': model_fn, 'losses': losses}
   example = _examples()[0]
   assert example.count('range(1, 101)') == example.count('model_weights =') == 1
-  example = example.replace('range(1, 101)', 'range(1, 16)').replace(
+  example = example.replace('range(1, 101)', 'range(1, 31)').replace(
     '  model_weights =', '    losses.append(metrics)\n  model_weights ='
   )
   exec(example, names)
-  first, last = (m['client_work']['train']['loss'] for m in losses[::14])
-  assert last < 0.8 * first
+  first, last = (m['client_work']['train']['loss'] for m in losses[::29])
+  assert last < 0.9 * first
   kernel, bias = names['model_weights'].trainable
   assert (kernel.shape, bias.shape) == ((60, 10), (10,))
 
@@ -140,7 +140,8 @@ def test_the_example_that_only_simulates_availability(capsys):
 
 @pytest.mark.parametrize('index', [2, 3])
 def test_the_examples_that_only_select(index):
-  # Updates pull the model to each client's own optimum; their mean by p is 3.8.
+  # Updates pull the model to each client's own optimum. Once the rates have
+  # settled, it goes to the mean of these by p, whoever is there how often.
   optima = np.array([1.0, 2.0, 3.0, 4.0, 5.0, 6.0] * 3)
   p = np.array([1.0, 2.0, 3.0, 4.0, 5.0, 6.0] * 3)
   p /= p.sum()
@@ -151,8 +152,8 @@ def test_the_examples_that_only_select(index):
     'train': lambda model, k: 0.05 * (optima[k] - model),
     'who_is_there': lambda t: rng.random(p.size) < 0.8,
   }
-  exec(_examples()[index].replace('101', '401'), names)
-  assert names['model'] == pytest.approx(p @ optima, abs=0.4)
+  exec(_examples()[index].replace('101', '4001'), names)
+  assert names['model'] == pytest.approx(p @ optima, abs=0.3)
   assert abs(optima.mean() - p @ optima) > 0.8  # The test can tell.
 
 
