@@ -8,20 +8,8 @@ is first used: `availability`, `communication`, `rates`, `selection` and
 
 import importlib
 import types
-import typing
 
 from f3ast_tff.version import __version__
-
-if typing.TYPE_CHECKING:
-  from f3ast_tff import availability
-  from f3ast_tff import cohorts
-  from f3ast_tff import communication
-  from f3ast_tff import local_training
-  from f3ast_tff import process
-  from f3ast_tff import rates
-  from f3ast_tff import runtime
-  from f3ast_tff import selection
-  from f3ast_tff import simulation
 
 __all__ = [
   '__version__',
@@ -36,12 +24,24 @@ __all__ = [
   'simulation',
 ]
 
+TYPE_CHECKING = False  # Type checkers take it for true; saves `typing`.
+if TYPE_CHECKING:
+  from f3ast_tff import availability
+  from f3ast_tff import cohorts
+  from f3ast_tff import communication
+  from f3ast_tff import local_training
+  from f3ast_tff import process
+  from f3ast_tff import rates
+  from f3ast_tff import runtime
+  from f3ast_tff import selection
+  from f3ast_tff import simulation
+else:  # Else type checkers would take any name for one of the package.
 
-def __getattr__(name: str) -> types.ModuleType:
-  """Imports a public module when it is first used (PEP 562)."""
-  if name in __all__:
-    return importlib.import_module(f'f3ast_tff.{name}')
-  raise AttributeError(f'module {__name__!r} has no attribute {name!r}')
+  def __getattr__(name: str) -> types.ModuleType:
+    """Imports a public module when it is first used (PEP 562)."""
+    if name in __all__:
+      return importlib.import_module(f'f3ast_tff.{name}')
+    raise AttributeError(f'module {__name__!r} has no attribute {name!r}')
 
 
 def __dir__() -> list[str]:
