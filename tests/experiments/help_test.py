@@ -1,6 +1,7 @@
 """Tests of the experiments' `--help`."""
 
 import dataclasses
+import functools
 import subprocess
 import sys
 
@@ -18,6 +19,7 @@ _OWN = {
 _ROUNDS = {'cifar100': 1000, 'shakespeare': 500, 'synthetic': 500}
 
 
+@functools.cache
 def _run(experiment, flag):
   return subprocess.run(
     [sys.executable, '-m', f'experiments.{experiment}', flag],
