@@ -202,9 +202,9 @@ def main(argv: Optional[Sequence[str]] = None) -> None:
     print(f'The TFF worker listens at {address}.', flush=True)
     print(
       'WARNING: whoever can connect to it can run any TensorFlow program here, '
-      'and read and write your files with it. There is no password, and nothing '
-      'is encrypted. Use it on a network that you TRUST, or through ssh: see '
-      'docs/distributed.md.',
+      'and read and write your files with it. There is no password, and '
+      'nothing is encrypted. Use it on a network that you TRUST, or through '
+      'ssh: see docs/distributed.md.',
       file=sys.stderr,
       flush=True,
     )

@@ -38,8 +38,8 @@ def path() -> str:
   program = folder / 'data' / 'worker_binary'
   if not program.is_file():
     raise WorkerStartError(
-      f'TFF has no worker at {program}; install tensorflow-federated 0.87.0 for '
-      'Linux x86_64 again, e.g. with make setup.'
+      f'TFF has no worker at {program}; install tensorflow-federated 0.87.0 '
+      'for Linux x86_64 again, e.g. with make setup.'
     )
   return str(program)
 
