@@ -89,8 +89,10 @@ class Remote:
     async def call():
       executor = self._executor
       references = [argument.reference for argument in arguments]
-      struct = await executor.create_struct(references) if references else None
-      result = await executor.create_call(function.reference, struct)
+      argument = references[0] if references else None
+      if len(references) > 1:  # TFF has no functions of several parameters.
+        argument = await executor.create_struct(references)
+      result = await executor.create_call(function.reference, argument)
       types = list(function.type_signature.result)
       return tuple([
         Value(await executor.create_selection(result, place), type_)
