@@ -303,9 +303,9 @@ def _faults(scratch: pathlib.Path) -> list[dict[str, Any]]:
 
 
 def _settings(rounds: int, clients: int, *more: str) -> tuple[str, ...]:
-  extra = ()
+  extra = []
   if _TASK.value == 'synthetic' and clients > 50:
-    extra = (f'--num_clients={10 * clients}',)
+    extra = [f'--num_clients={10 * clients}']
   return (
     *_NO_TEST,
     f'--rounds={rounds}',
@@ -361,10 +361,10 @@ def _speed(scratch: pathlib.Path) -> list[dict[str, Any]]:
 class _Spent(NamedTuple):
   """What a run cost."""
 
-  clients: int
-  examples: int
-  sent: int
-  received: int
+  clients: float
+  examples: float
+  sent: float
+  received: float
   worker_cpu: float
   driver_cpu: float
 

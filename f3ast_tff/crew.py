@@ -111,6 +111,13 @@ class _Member:
         raise _LostError(self.why_lost) from error
       raise
 
+  def leave(self, seconds: float) -> None:
+    """Has it drop what it keeps for us, if it answers in time."""
+    if self._remote is not None:
+      with contextlib.suppress(_LostError):
+        self.ask(seconds)
+        self._remote.close()
+
   def close(self) -> None:
     """Ends all that is under way."""
     self._channel.close()
@@ -231,6 +238,11 @@ class Crew:
       len(self._members),
     )
 
+  def leave(self) -> None:
+    """Has the workers drop what they keep for us; they may serve others."""
+    for member in self._members:
+      member.leave(self._deadline)
+
   def close(self) -> None:
     """Ends all that is under way."""
     for member in self._members:
@@ -270,3 +282,4 @@ def connect(
     crew = Crew(members, deadline)
     stack.callback(crew.close)
     yield crew
+    crew.leave()

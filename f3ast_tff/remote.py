@@ -66,6 +66,10 @@ class Remote:
       self._worker.check()  # If it is gone, that is what to tell.
       raise
 
+  def close(self) -> None:
+    """Has the worker drop all that it keeps for us."""
+    self._executor.close()
+
   def load(self, computation: tff.framework.ConcreteComputation) -> Value:
     """Sends a computation."""
     return self.put(compiled(computation), computation.type_signature)
