@@ -1,6 +1,7 @@
 """Tests of `crew`, with workers in network namespaces where there can be."""
 
 import contextlib
+import dataclasses
 import socket
 import sys
 import threading
@@ -15,6 +16,7 @@ from f3ast_tff import addresses
 from f3ast_tff import config as config_lib
 from f3ast_tff import crew as crew_lib
 from f3ast_tff import engine
+from f3ast_tff import training
 from f3ast_tff.datasets import synthetic
 from f3ast_tff.models import softmax
 
@@ -81,6 +83,13 @@ def test_a_crew_trains_as_one_worker_does(algorithm, pair, tff_worker):
     np.testing.assert_allclose(one, other, rtol=0, atol=1e-6)
 
 
+def test_a_run_with_a_crew_leaves_the_files_of_a_run(pair, tmp_path):
+  config = dataclasses.replace(_config('fedavg'), rounds=2)
+  training.run(config, _TASK, tmp_path, workers=pair)
+  assert (tmp_path / 'rounds.csv').read_text().count('\n') == 3
+  assert (tmp_path / 'model.npz').exists()
+
+
 class _Warnings:
   """What absl is told to warn of."""
 
@@ -121,7 +130,7 @@ def test_the_clients_of_a_lost_worker_go_to_the_others(
     np.testing.assert_array_equal(one, other)
 
 
-def test_a_run_ends_when_nobody_is_left(tff_worker):
+def test_a_run_ends_when_nobody_is_left_who_knows_it(tff_worker):
   with machines.worker() as victim:
     with crew_lib.connect([victim.address], 4) as crew:
       server = engine.Server(
@@ -130,8 +139,11 @@ def test_a_run_ends_when_nobody_is_left(tff_worker):
       server.play(1)
       state = server.state
       victim.kill()
-      with pytest.raises(crew_lib.CrewLostError, match='All workers are lost'):
-        server.play(2)
+      again = f'--port={victim.address.port}'
+      with machines.worker(machines.HERE, None, again) as newcomer:
+        assert newcomer.address == victim.address
+        with pytest.raises(crew_lib.CrewLostError, match='workers are lost'):
+          server.play(2)
   np.testing.assert_array_equal(state.rates, server.state.rates)
 
 

@@ -51,6 +51,22 @@ def test_by_default_nobody_else_reaches_it():
     pytest.skip(str(error))
 
 
+def test_where_it_cannot_hide_it_does_not_start():
+  program = (
+    'import sys\n'
+    'from f3ast_tff import worker\n'
+    'def isolate():\n'
+    '  raise PermissionError(1, "not allowed")\n'
+    'worker.isolate = isolate\n'
+    'worker.main(["--port=0"])\n'
+  )
+  done = subprocess.run(
+    [sys.executable, '-c', program], capture_output=True, text=True, timeout=60
+  )
+  assert (done.returncode, done.stdout) == (2, '')
+  assert '(not allowed)' in done.stderr and '--host=0.0.0.0' in done.stderr
+
+
 def test_on_all_interfaces_if_told_so():
   with machines.worker(machines.HERE._replace(host='0.0.0.0')) as machine:
     assert _listens('127.0.0.1', machine.address.port)
