@@ -17,6 +17,7 @@ from absl import flags
 from absl import logging
 
 from experiments import help as help_lib
+from f3ast_tff import addresses
 from f3ast_tff import config as config_lib
 from f3ast_tff import run_directory
 
@@ -29,6 +30,20 @@ _RESUME = flags.DEFINE_bool(
   'resume',
   False,
   'Go on with the run in --output_dir if there is one, from its checkpoint.',
+)
+# Not settings: who computes does not change what is computed.
+_WORKERS = flags.DEFINE_string(
+  'workers',
+  '',
+  'Workers on other machines that train the clients, as host:port,host:port; '
+  'see docs/distributed.md. By default this machine does.',
+)
+_WORKER_DEADLINE = flags.DEFINE_float(
+  'worker_deadline',
+  30.0,
+  'How many seconds one of --workers may keep silent before its clients go to '
+  'the others.',
+  lower_bound=1.0,
 )
 
 # Settings that the name of a run's folder holds anyway.
@@ -66,6 +81,8 @@ def define_flags(defaults: config_lib.Config) -> None:
       _DEFINE[kind](field.name, value, text)
   flags.declare_key_flag('output_dir')
   flags.declare_key_flag('resume')
+  flags.declare_key_flag('workers')
+  flags.declare_key_flag('worker_deadline')
 
 
 def config_from_flags() -> config_lib.Config:
@@ -176,6 +193,8 @@ def run(
     os.environ.setdefault('TF_ENABLE_ONEDNN_OPTS', '1')
     with one_sentence(ValueError, 2):
       config = config_from_flags().resolve(learning_rates)
+      workers = addresses.parse(_WORKERS.value)
+      addresses.check_reachable(workers)
       settings = {
         'task': name, **dataclasses.asdict(config), **task_settings()
       }
@@ -185,7 +204,7 @@ def run(
         with one_sentence(ValueError, 2):
           task = _with_tff(build_task, config)
         try:
-          _train(config, task, folder, verbose)
+          _train(config, task, folder, verbose, workers)
         except KeyboardInterrupt:
           fail(f'interrupted; --resume goes on with {folder}.', 130)
         except OSError as error:  # A full disk, for example.
@@ -215,9 +234,14 @@ def _with_tff(
 
 
 def _train(
-  config: config_lib.Config, task: Any, folder: pathlib.Path, verbose: bool
+  config: config_lib.Config,
+  task: Any,
+  folder: pathlib.Path,
+  verbose: bool,
+  workers: Sequence[addresses.Address],
 ) -> None:
   # Here, because TensorFlow takes seconds to import; see `run`.
+  from f3ast_tff import crew
   from f3ast_tff import engine
   from f3ast_tff import runtime
   from f3ast_tff import training
@@ -230,7 +254,10 @@ def _train(
     flush=True,
   )
   with one_sentence(runtime.WorkerError, 1):
-    seconds = training.run(config, task, folder, verbose)
+    with one_sentence(crew.UnreachableError, 2):
+      seconds = training.run(
+        config, task, folder, verbose, workers, _WORKER_DEADLINE.value
+      )
   run_summary.draw(folder, task.dataset.name)
   print(run_summary.text(folder, task.dataset.name, seconds))
   if task.dataset.is_sample:

@@ -141,8 +141,8 @@ class Config:
   parallel_clients: int = _setting(
     0,
     'How many clients train at a time, each on its share of the cores; 0 for '
-    'as many as there are cores. Sums are rounded differently with another '
-    'number.',
+    'as many as there are cores. With --workers, on each of them. Sums are '
+    'rounded differently with another number.',
   )
   eval_every: int = _setting(
     10, 'Test every so many rounds, and after the last one.'

@@ -5,6 +5,10 @@
 The state stays in TFF's worker. Each arrow is a pure function of the settings
 and r(t-1), so a run that was interrupted goes on from its checkpoint to the
 very same result.
+
+Where a crew of workers on other machines trains the cohort, each of them gets
+the model and some of the packed clients and returns a sum; the worker that
+keeps the state applies the sum of these.
 """
 
 from collections.abc import Callable
@@ -17,7 +21,9 @@ import tensorflow_federated as tff
 from f3ast_tff import client_losses
 from f3ast_tff import client_optimizers
 from f3ast_tff import config as config_lib
+from f3ast_tff import crew as crew_lib
 from f3ast_tff import environment as environment_lib
+from f3ast_tff import packed_training
 from f3ast_tff import participants
 from f3ast_tff import process as process_lib
 from f3ast_tff import rates as rates_lib
@@ -74,6 +80,23 @@ def _server_optimizer(
   return build[config.server_optimizer or 'sgd']()
 
 
+class Shared(NamedTuple):
+  """A round in pieces, for a crew.
+
+  Attributes:
+    weights: The computation of the model weights: (state) to (weights,).
+    contribute: The computation of some clients' part: (weights, arrays) to
+      (sum,).
+    apply: The computation of the server's step: (state, sum) to (state, news).
+    losses: The computation of losses: (weights, arrays) to (losses,).
+  """
+
+  weights: tff.framework.ConcreteComputation
+  contribute: tff.framework.ConcreteComputation
+  apply: tff.framework.ConcreteComputation
+  losses: tff.framework.ConcreteComputation
+
+
 class Engine(NamedTuple):
   """What all rounds of a run have in common.
 
@@ -86,6 +109,7 @@ class Engine(NamedTuple):
       the news are r(t) and the metrics.
     ask: The computation of losses: (state, arrays) to (losses,).
     pack_asked: Packs the clients that are asked for their losses in a round.
+    shared: The same round in pieces.
   """
 
   config: config_lib.Config
@@ -95,14 +119,19 @@ class Engine(NamedTuple):
   play: tff.framework.ConcreteComputation
   ask: tff.framework.ConcreteComputation
   pack_asked: Callable[[np.ndarray, int], list[np.ndarray]]
+  shared: Shared
 
 
-def build(config: config_lib.Config, task: Task) -> Engine:
+def build(
+  config: config_lib.Config, task: Task, crew_size: int = 0
+) -> Engine:
   """Builds the computations of a run.
 
   Args:
     config: The settings, with nothing left open.
     task: What is trained.
+    crew_size: How many workers on other machines share a cohort; 0 if the
+      worker that keeps the state trains it.
 
   Returns:
     The engine.
@@ -111,19 +140,24 @@ def build(config: config_lib.Config, task: Task) -> Engine:
   environment = environment_lib.build(
     config, dataset.num_examples, dataset.num_predictions
   )
-  packer = participants.Packer(config, dataset, config.parallel_clients)
+  packer = participants.Packer(
+    config, dataset, config.parallel_clients * max(1, crew_size)
+  )
   client_optimizer = _client_optimizer(config)
-  process = process_lib.build_packed_f3ast(
+  training = packed_training.build(
     task.model.functional,
-    environment.p,
-    environment.initial_rates,
+    client_optimizer,
+    len(dataset.train),
     packer.layout,
     config.batch_size,
-    client_optimizer=client_optimizer,
-    server_optimizer=_server_optimizer(config),
-    beta=config.beta,
-    correlation=environment.correlation,
   )
+  of_server = {
+    'server_optimizer': _server_optimizer(config),
+    'beta': config.beta,
+    'correlation': environment.correlation,
+  }
+  rounds_of = (training, environment.p, environment.initial_rates)
+  process = process_lib.compose(*rounds_of, **of_server)
   if released.parse(config.protocol).losses_of_training:
     losses = client_losses.during_training(
       task.model.functional,
@@ -142,6 +176,7 @@ def build(config: config_lib.Config, task: Task) -> Engine:
     )
     pack_asked = packer.as_tested
   initialize, play, ask = _computations(process, losses)
+  halves = process_lib.split(*rounds_of, **of_server)
   return Engine(
     config=config,
     environment=environment,
@@ -150,7 +185,17 @@ def build(config: config_lib.Config, task: Task) -> Engine:
     play=play,
     ask=ask,
     pack_asked=pack_asked,
+    shared=_shared(process, halves, losses),
   )
+
+
+def _state_and_news(output: Any) -> tuple[Any, Any]:
+  """Returns what a round gives, in a federated computation."""
+  rates_of = tff.tensorflow.computation(
+    lambda state: state.rates, output.state.type_signature.member
+  )
+  news = (tff.federated_map(rates_of, output.state), output.metrics)
+  return output.state, tff.federated_zip(news)
 
 
 def _computations(
@@ -164,15 +209,9 @@ def _computations(
   def initialize():
     return (process.initialize(),)
 
-  @tff.tensorflow.computation(state_type.member)
-  def rates_of(state):
-    return state.rates
-
   @tff.federated_computation(state_type, arrays_type)
   def play(state, arrays):
-    output = process.next(state, arrays)
-    news = (tff.federated_map(rates_of, output.state), output.metrics)
-    return output.state, tff.federated_zip(news)
+    return _state_and_news(process.next(state, arrays))
 
   @tff.federated_computation(state_type, arrays_type)
   def ask(state, arrays):
@@ -180,6 +219,34 @@ def _computations(
     return (losses(weights, arrays),)
 
   return initialize, play, ask
+
+
+def _shared(
+  process: tff.learning.templates.LearningProcess,
+  halves: process_lib.Halves,
+  losses_of: tff.framework.ConcreteComputation,
+) -> Shared:
+  """Returns the pieces of a round that is shared."""
+  state_type, arrays_type = process.next.type_signature.parameter
+  weights_type = halves.contribute.type_signature.parameter[0]
+
+  @tff.federated_computation(state_type)
+  def weights(state):
+    return (tff.federated_map(process.get_model_weights, state),)
+
+  @tff.federated_computation(weights_type, arrays_type)
+  def contribute(weights, arrays):
+    return (halves.contribute(weights, arrays),)
+
+  @tff.federated_computation(*halves.apply.type_signature.parameter)
+  def apply(state, contribution):
+    return _state_and_news(halves.apply(state, contribution))
+
+  @tff.federated_computation(weights_type, arrays_type)
+  def losses(weights, arrays):
+    return (losses_of(weights, arrays),)
+
+  return Shared(weights, contribute, apply, losses)
 
 
 class Round(NamedTuple):
@@ -204,14 +271,15 @@ class _Prepared(NamedTuple):
     rates: The r(t-1) by which its cohort was chosen.
     available: The mask A_t.
     cohort: S_t and the weights.
-    arrays: The packed clients, in the worker.
+    arrays: The packed clients; in the worker already, unless a crew is to
+      train them.
   """
 
   round_num: int
   rates: np.ndarray
   available: np.ndarray
   cohort: selection.Cohort
-  arrays: remote.Value
+  arrays: Any
 
   def is_for(self, round_num: int, rates: np.ndarray) -> bool:
     """Whether it is the round t that follows r(t-1)."""
@@ -230,17 +298,33 @@ class Server:
   unless the choice needs the new model, as that of Power-of-Choice does.
   """
 
-  def __init__(self, engine: Engine, worker: runtime.Worker):
+  def __init__(
+    self,
+    engine: Engine,
+    worker: runtime.Worker,
+    crew: Optional[crew_lib.Crew] = None,
+  ):
     self._engine = engine
+    self._crew = crew
     self._preparing: Optional[futures.Future[_Prepared]] = None
     self._assistant = futures.ThreadPoolExecutor(1)
     # Of policies that others add it is found out: see `_TooEarly`.
     self._needs_model = engine.config.selection == 'power_of_choice'
     self._remote = remote.Remote(worker, engine.config.parallel_clients)
-    self._play = self._remote.load(engine.play)
-    self._ask: Optional[remote.Value] = None
-    (self._state,) = self._remote.call(self._remote.load(engine.initialize))
+    self._loaded: dict[str, remote.Value] = {}
+    (self._state,) = self._call('initialize', engine.initialize)
     self._rates = engine.environment.initial_rates
+
+  def _call(
+    self,
+    name: str,
+    computation: tff.framework.ConcreteComputation,
+    *arguments: remote.Value,
+  ) -> tuple[remote.Value, ...]:
+    """Calls a computation, which is sent the first time."""
+    if name not in self._loaded:
+      self._loaded[name] = self._remote.load(computation)
+    return self._remote.call(self._loaded[name], *arguments)
 
   @property
   def state(self) -> process_lib.ServerState:
@@ -254,15 +338,41 @@ class Server:
 
   def _losses_of(self, round_num: int, clients: np.ndarray) -> np.ndarray:
     """Asks clients for the loss of the global model on their data."""
-    if self._ask is None:  # Most policies never do.
-      self._ask = self._remote.load(self._engine.ask)
-    arrays = self._put(self._engine.pack_asked(clients, round_num))
-    (losses,) = self._remote.call(self._ask, self._state, arrays)
+    engine = self._engine
+    arrays = engine.pack_asked(clients, round_num)
+    if self._crew is not None:
+      return self._total(self._crew, 'losses', arrays)[clients]
+    (losses,) = self._call('ask', engine.ask, self._state, self._put(arrays))
     return self._remote.get(losses)[clients]
 
   def _put(self, arrays: list[np.ndarray]) -> remote.Value:
     arrays_type = self._engine.play.type_signature.parameter[1]
     return self._remote.put(arrays, arrays_type)
+
+  def _total(
+    self, crew: crew_lib.Crew, name: str, arrays: list[np.ndarray]
+  ) -> Any:
+    """Returns what the crew makes of some clients with the present model."""
+    shared = self._engine.shared
+    (weights,) = self._call('weights', shared.weights, self._state)
+    return crew.total(
+      name, getattr(shared, name), self._remote.get(weights), arrays
+    )
+
+  def _step(self, arrays: Any) -> remote.Value:
+    """Moves the state on by a round and returns the news."""
+    if self._crew is None:
+      self._state, news = self._call(
+        'play', self._engine.play, self._state, arrays
+      )
+      return news
+    apply = self._engine.shared.apply
+    total = self._remote.put(
+      self._total(self._crew, 'contribute', arrays),
+      apply.type_signature.parameter[1],
+    )
+    self._state, news = self._call('apply', apply, self._state, total)
+    return news
 
   def _prepare(
     self, round_num: int, rates: np.ndarray, has_model: bool = True
@@ -282,7 +392,9 @@ class Server:
       round_num,
       losses_of,
     )
-    arrays = self._put(engine.packer(cohort, round_num))
+    arrays: Any = engine.packer(cohort, round_num)
+    if self._crew is None:
+      arrays = self._put(arrays)
     return _Prepared(round_num, rates, available, cohort, arrays)
 
   def _prepared(self, round_num: int) -> _Prepared:
@@ -308,8 +420,6 @@ class Server:
       self._preparing = self._assistant.submit(
         self._prepare, round_num + 1, expected, has_model=False
       )
-    self._state, news = self._remote.call(
-      self._play, self._state, prepared.arrays
-    )
+    news = self._step(prepared.arrays)
     self._rates, metrics = self._remote.get(news)
     return Round(prepared.available, prepared.cohort, metrics)

@@ -8,7 +8,8 @@ One round, Algorithm 1 from line 5 on (line 4, who is in S_t, is `selection`):
   broadcast w -> clients train -> one sum over clients -> r(t), ServerOpt
 
 Nothing that depends on a sum over clients is summed over clients again, so that
-the process also runs split over several machines.
+a round also splits into what several machines do and what one does then; see
+`Halves`.
 """
 
 import collections
@@ -140,35 +141,36 @@ def build_packed_f3ast(
   )
 
 
-def compose(
+class _Server(NamedTuple):
+  """What the server does.
+
+  Attributes:
+    initialize: The computation of the first state.
+    update: The TensorFlow computation of its step: (weights, optimizer's state,
+      r(t-1), update, tally) to (weights, optimizer's state, r(t), metrics).
+    sum_updates: The aggregation process, None for a plain sum.
+  """
+
+  initialize: tff.framework.ConcreteComputation
+  update: tff.framework.ConcreteComputation
+  sum_updates: Optional[tff.templates.AggregationProcess]
+
+
+def _is_weighted(aggregator: Optional[Aggregator]) -> bool:
+  """Whether an aggregator is given updates and weights apart."""
+  return isinstance(aggregator, tff.aggregators.WeightedAggregationFactory)
+
+
+def _server(
   training: local_training.LocalTraining,
   p: np.ndarray,
   initial_rates: np.ndarray,
-  *,
-  server_optimizer: Optional[tff.learning.optimizers.Optimizer] = None,
-  beta: float = 0.001,
-  correlation: str = rates.UNCORRELATED,
+  server_optimizer: Optional[tff.learning.optimizers.Optimizer],
+  beta: float,
+  correlation: str,
   aggregator: Optional[Aggregator] = None,
-) -> tff.learning.templates.LearningProcess:
-  """Builds the process around a given way of local training.
-
-  The metrics of a round are, under `selection`: `participants` (|S_t|),
-  `left_out` (participants whose update was not finite), `sum_of_weights` and
-  `variance_bound` (H(r(t))); under `client_work` what local training measures;
-  under `aggregator` what the aggregator does, if one is given.
-
-  Args:
-    training: How participants turn the model into contributions.
-    p: Each client's share of the data.
-    initial_rates: r(0).
-    server_optimizer: As in `build_f3ast`.
-    beta: The step of the rates.
-    correlation: The form of H.
-    aggregator: As in `build_f3ast`.
-
-  Returns:
-    A `LearningProcess` with a `ServerState`.
-  """
+) -> _Server:
+  """Returns what the server does; see `compose`."""
   p = np.asarray(p, np.float64)
   initial_rates = np.asarray(initial_rates, np.float64)
   rates.check(p, beta)
@@ -184,9 +186,7 @@ def compose(
     server_optimizer = tff.learning.optimizers.build_sgdm(1.0)
 
   weights_type = training.initial_weights.type_signature.result
-  is_weighted = isinstance(
-    aggregator, tff.aggregators.WeightedAggregationFactory
-  )
+  is_weighted = _is_weighted(aggregator)
   sum_updates = None
   if aggregator is not None:
     weight_type = [tff.types.TensorType(np.float32)] if is_weighted else []
@@ -220,12 +220,6 @@ def compose(
     )
 
   state_type = initialize.type_signature.result.member
-
-  @tff.tensorflow.computation(weights_type.trainable, np.float32)
-  def without_weight(update, weight):
-    return tf.nest.map_structure(
-      lambda u: tf.math.divide_no_nan(u, tf.cast(weight, u.dtype)), update
-    )
 
   @tff.tensorflow.computation(
     weights_type,
@@ -267,6 +261,52 @@ def compose(
     )
     weights = tff.learning.models.ModelWeights(trainable, weights.non_trainable)
     return weights, optimizer_state, r, metrics
+
+  return _Server(initialize, server_update, sum_updates)
+
+
+def compose(
+  training: local_training.LocalTraining,
+  p: np.ndarray,
+  initial_rates: np.ndarray,
+  *,
+  server_optimizer: Optional[tff.learning.optimizers.Optimizer] = None,
+  beta: float = 0.001,
+  correlation: str = rates.UNCORRELATED,
+  aggregator: Optional[Aggregator] = None,
+) -> tff.learning.templates.LearningProcess:
+  """Builds the process around a given way of local training.
+
+  The metrics of a round are, under `selection`: `participants` (|S_t|),
+  `left_out` (participants whose update was not finite), `sum_of_weights` and
+  `variance_bound` (H(r(t))); under `client_work` what local training measures;
+  under `aggregator` what the aggregator does, if one is given.
+
+  Args:
+    training: How participants turn the model into contributions.
+    p: Each client's share of the data.
+    initial_rates: r(0).
+    server_optimizer: As in `build_f3ast`.
+    beta: The step of the rates.
+    correlation: The form of H.
+    aggregator: As in `build_f3ast`.
+
+  Returns:
+    A `LearningProcess` with a `ServerState`.
+  """
+  server = _server(
+    training, p, initial_rates, server_optimizer, beta, correlation, aggregator
+  )
+  initialize, server_update, sum_updates = server
+  state_type = initialize.type_signature.result.member
+  weights_type = state_type.global_model_weights
+  is_weighted = _is_weighted(aggregator)
+
+  @tff.tensorflow.computation(weights_type.trainable, np.float32)
+  def without_weight(update, weight):
+    return tf.nest.map_structure(
+      lambda u: tf.math.divide_no_nan(u, tf.cast(weight, u.dtype)), update
+    )
 
   @tff.federated_computation(
     initialize.type_signature.result,
@@ -329,3 +369,83 @@ def compose(
   return tff.learning.templates.LearningProcess(
     initialize, next_fn, get_model_weights, set_model_weights
   )
+
+
+class Halves(NamedTuple):
+  """A round in two halves, for cohorts that several machines share.
+
+  Attributes:
+    contribute: A computation of (model weights at the server, some of the
+      participants) that returns their summed `local_training.Contribution`.
+    apply: A computation of (state, sum of the contributions of all) that
+      returns a `LearningProcessOutput`.
+  """
+
+  contribute: tff.framework.ConcreteComputation
+  apply: tff.framework.ConcreteComputation
+
+
+def split(
+  training: local_training.LocalTraining,
+  p: np.ndarray,
+  initial_rates: np.ndarray,
+  *,
+  server_optimizer: Optional[tff.learning.optimizers.Optimizer] = None,
+  beta: float = 0.001,
+  correlation: str = rates.UNCORRELATED,
+) -> Halves:
+  """Builds the halves of the process that `compose` builds whole.
+
+  Args:
+    training: Local training that keeps no state and measures nothing at the
+      server, such as that of `packed_training`.
+    p: Each client's share of the data.
+    initial_rates: r(0).
+    server_optimizer: As in `build_f3ast`.
+    beta: The step of the rates.
+    correlation: The form of H.
+
+  Returns:
+    The halves; their states are those of the whole process.
+  """
+  initialize, server_update, _ = _server(
+    training, p, initial_rates, server_optimizer, beta, correlation
+  )
+  state_type = initialize.type_signature.result
+  if list(state_type.member.client_work):
+    raise ValueError('Local training that keeps a state cannot be split.')
+
+  @tff.federated_computation(
+    tff.types.FederatedType(
+      state_type.member.global_model_weights, tff.SERVER
+    ),
+    tff.types.FederatedType(training.participant_type, tff.CLIENTS),
+  )
+  def contribute(weights, participants):
+    _, contributions, _ = training.contribute(
+      tff.federated_value((), tff.SERVER),
+      tff.federated_broadcast(weights),
+      participants,
+    )
+    return tff.federated_sum(contributions)
+
+  @tff.federated_computation(state_type, contribute.type_signature.result)
+  def apply(state, contribution):
+    weights, optimizer_state, r, metrics = tff.federated_map(
+      server_update,
+      (
+        state.global_model_weights,
+        state.optimizer,
+        state.rates,
+        contribution.update,
+        contribution.tally,
+      ),
+    )
+    new_state = ServerState(
+      weights, r, state.client_work, state.aggregator, optimizer_state
+    )
+    return tff.learning.templates.LearningProcessOutput(
+      tff.federated_zip(new_state), metrics
+    )
+
+  return Halves(contribute, apply)

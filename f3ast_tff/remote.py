@@ -9,13 +9,22 @@ server's state stays where it is, and only what is asked for comes back.
 import asyncio
 from collections.abc import Coroutine
 import threading
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import tensorflow_federated as tff
 
-from f3ast_tff import runtime
-
 _DROPPED_AT_A_TIME = 4
+
+
+class Worker(Protocol):
+  """A worker, as in `runtime` or `crew`."""
+
+  @property
+  def stub(self) -> Any:
+    """How TFF's executors talk to it."""
+
+  def check(self) -> None:
+    """Raises if it is gone."""
 
 
 class Value(NamedTuple):
@@ -30,10 +39,16 @@ class Value(NamedTuple):
   type_signature: tff.types.Type
 
 
+def compiled(computation: tff.framework.ConcreteComputation) -> Any:
+  """Returns a computation in the form that workers take."""
+  native = tff.backends.native.desugar_and_transform_to_native(computation)
+  return tff.framework.serialize_computation(native)
+
+
 class Remote:
   """What a worker keeps for us, for a fixed number of participants."""
 
-  def __init__(self, worker: runtime.Worker, num_participants: int):
+  def __init__(self, worker: Worker, num_participants: int):
     self._worker = worker
     self._loops = threading.local()  # A loop serves one thread.
     # Few at a time are dropped, because a state can be large.
@@ -55,12 +70,13 @@ class Remote:
       self._worker.check()  # If it is gone, that is what to tell.
       raise
 
+  def close(self) -> None:
+    """Has the worker drop all that it keeps for us."""
+    self._executor.close()
+
   def load(self, computation: tff.framework.ConcreteComputation) -> Value:
     """Sends a computation."""
-    native = tff.backends.native.desugar_and_transform_to_native(computation)
-    return self.put(
-      tff.framework.serialize_computation(native), computation.type_signature
-    )
+    return self.put(compiled(computation), computation.type_signature)
 
   def put(self, value: Any, type_signature: tff.types.Type) -> Value:
     """Sends a value."""
@@ -81,8 +97,10 @@ class Remote:
     async def call():
       executor = self._executor
       references = [argument.reference for argument in arguments]
-      struct = await executor.create_struct(references) if references else None
-      result = await executor.create_call(function.reference, struct)
+      argument = references[0] if references else None
+      if len(references) > 1:  # TFF has no functions of several parameters.
+        argument = await executor.create_struct(references)
+      result = await executor.create_call(function.reference, argument)
       types = list(function.type_signature.result)
       return tuple([
         Value(await executor.create_selection(result, place), type_)

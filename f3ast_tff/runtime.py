@@ -12,34 +12,26 @@ password: run it on trusted networks only.
 from collections.abc import Iterator
 import contextlib
 import dataclasses
-import os
-import pathlib
-import socket
 import subprocess
-import sys
-import time
 from typing import Any, Optional
 
 import grpc
 import portpicker
 import tensorflow_federated as tff
 
-_START_SECONDS = 60
+from f3ast_tff import worker_binary
+
 _GRACE_SECONDS = 0.5
 _MAX_MESSAGE_BYTES = 2_000_000_000
 _CHANNEL_OPTIONS = (
   ('grpc.max_receive_message_length', _MAX_MESSAGE_BYTES),
   ('grpc.max_send_message_length', _MAX_MESSAGE_BYTES),
-  ('grpc.enable_http_proxy', 0),  # The worker is on this machine.
+  ('grpc.enable_http_proxy', 0),  # A worker is on this machine, or near.
 )
 
 
-class WorkerError(RuntimeError):
-  """The TFF worker could not start, or is gone."""
-
-
-class WorkerStartError(WorkerError):
-  """The TFF worker could not start; trying again would not help."""
+WorkerError = worker_binary.WorkerError
+WorkerStartError = worker_binary.WorkerStartError
 
 
 @dataclasses.dataclass(frozen=True)
@@ -113,63 +105,14 @@ class _Stub(tff.framework.RemoteExecutorGrpcStub):
       super().dispose(request)
 
 
-def _worker_binary() -> str:
-  path = pathlib.Path(tff.__file__).parent / 'data' / 'worker_binary'
-  if not path.is_file():
-    raise WorkerStartError(
-      f'TFF has no worker at {path}; install tensorflow-federated 0.87.0 for '
-      'Linux x86_64 again, e.g. with make setup.'
-    )
-  return str(path)
+def connect(address: str) -> tuple[grpc.Channel, Any]:
+  """Returns a channel to a worker, and how TFF's executors talk through it.
 
-
-def _start_worker(
-  verbose: bool, threads: Optional[int], parallel: Optional[int]
-) -> tuple[subprocess.Popen, grpc.Channel]:
-  """Starts a worker and returns it, listening, with a channel to it."""
-  port = portpicker.pick_unused_port()
-  environment = dict(os.environ)
-  environment.setdefault('TF_CPP_MIN_LOG_LEVEL', '0' if verbose else '3')
-  # TensorFlow turns oneDNN on by itself only on some CPUs; on others it halves
-  # the time of convolutions too.
-  environment.setdefault('TF_ENABLE_ONEDNN_OPTS', '1')
-  # Without a bound, glibc keeps an arena per thread and memory creeps up.
-  environment.setdefault('MALLOC_ARENA_MAX', '2')
-  if threads is not None:
-    environment['TF_NUM_INTRAOP_THREADS'] = str(threads)
-  if parallel is not None:
-    environment.setdefault('TF_NUM_INTEROP_THREADS', str(parallel))
-  launcher = pathlib.Path(__file__).with_name('die_with_parent.py')
-  process = subprocess.Popen(
-    [
-      sys.executable,
-      '-E',
-      '-S',
-      str(launcher),
-      str(os.getpid()),
-      _worker_binary(),
-      f'--port={port}',
-    ],
-    env=environment,
-    stdin=subprocess.DEVNULL,
-    stdout=subprocess.DEVNULL,
-    stderr=None if verbose else subprocess.DEVNULL,
-    start_new_session=True,  # Ctrl-C is for the driver, which then ends it.
-  )
-  for _ in range(_START_SECONDS * 20):
-    if process.poll() is not None:  # If the port answers, it is another's.
-      break
-    with contextlib.suppress(OSError):
-      socket.create_connection(('localhost', port), timeout=1).close()
-      return process, grpc.insecure_channel(
-        f'localhost:{port}', _CHANNEL_OPTIONS
-      )
-    time.sleep(0.05)
-  process.kill()
-  raise WorkerStartError(
-    f'The TFF worker did not start (exit code {process.wait()}); run with '
-    '--verbosity=1 to see what it says.'
-  )
+  Args:
+    address: The worker's host:port. Nothing is sent there yet.
+  """
+  channel = grpc.insecure_channel(address, _CHANNEL_OPTIONS)
+  return channel, _Stub(_UnwatchedChannel(channel))
 
 
 def _compile(comp):
@@ -199,8 +142,9 @@ def worker(
   Yields:
     The worker.
   """
-  process, channel = _start_worker(verbose, threads, parallel)
-  stub = _Stub(_UnwatchedChannel(channel))
+  port = portpicker.pick_unused_port()
+  process = worker_binary.start(port, verbose, threads, parallel)
+  channel, stub = connect(f'localhost:{port}')
   this = Worker(process, stub)
 
   def executor(cardinalities):

@@ -4,7 +4,7 @@ Plays rounds, tests the model, saves checkpoints, and writes the files of the
 run's folder.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 import os
 import pathlib
 import time
@@ -16,8 +16,10 @@ import psutil
 import tensorflow as tf
 import tqdm
 
+from f3ast_tff import addresses
 from f3ast_tff import checkpoint
 from f3ast_tff import config as config_lib
+from f3ast_tff import crew as crew_lib
 from f3ast_tff import engine as engine_lib
 from f3ast_tff import environment as environment_lib
 from f3ast_tff import evaluation
@@ -63,6 +65,8 @@ def run(
   task: engine_lib.Task,
   folder: pathlib.Path,
   verbose: bool = False,
+  workers: Sequence[addresses.Address] = (),
+  worker_deadline: float = 30.0,
 ) -> float:
   """Trains from the newest checkpoint in the folder, or from the start.
 
@@ -71,11 +75,28 @@ def run(
     task: What is trained.
     folder: The run's folder, claimed by the caller.
     verbose: Whether TensorFlow's log is shown.
+    workers: Workers on other machines, which train the clients; if there are
+      none, the worker here does.
+    worker_deadline: How many seconds one of them may keep silent.
 
   Returns:
     The seconds that training took, without set-up; the files are in the folder.
   """
-  engine = engine_lib.build(config, task)
+  if not workers:
+    return _run(config, task, folder, verbose, None)
+  with crew_lib.connect(workers, worker_deadline) as crew:
+    return _run(config, task, folder, verbose, crew)
+
+
+def _run(
+  config: config_lib.Config,
+  task: engine_lib.Task,
+  folder: pathlib.Path,
+  verbose: bool,
+  crew: Optional[crew_lib.Crew],
+) -> float:
+  """Trains, with a crew or without; see `run`."""
+  engine = engine_lib.build(config, task, crew.size if crew else 0)
   test = _Test(
     evaluation.build_evaluator(task.model, task.dataset),
     evaluation.subset(
@@ -88,7 +109,7 @@ def run(
       with runtime.worker(
         verbose, engine_lib.threads(config), config.parallel_clients
       ) as worker:
-        server = engine_lib.Server(engine, worker)
+        server = engine_lib.Server(engine, worker, crew)
         start, progress = _restore(folder, server)
         progress = _train(
           engine, server, test, folder, start, progress, worker.pid

@@ -151,6 +151,9 @@ def test_another_run_is_never_overwritten(reference):
     ('--no_such_flag=1', 'no_such_flag'),
     ('--alpha=much', '--alpha=much'),
     ('stray', "unexpected argument 'stray'"),
+    ('--workers=alpha', 'must be given as host:port'),
+    ('--workers=127.0.0.1:1', 'worker 127.0.0.1:1 cannot be reached'),
+    ('--worker_deadline=0', '--worker_deadline=0'),
   ],
 )
 def test_bad_flags_end_with_one_sentence_and_code_2(flag, message, tmp_path):
