@@ -9,7 +9,7 @@ import dataclasses
 import os
 import pathlib
 import sys
-from typing import Any, NoReturn, Optional
+from typing import Any, NoReturn, Optional, Union
 
 from absl import app
 from absl import flags
@@ -27,6 +27,14 @@ _RESUME = flags.DEFINE_bool(
   'resume',
   False,
   'Go on with the run in --output_dir if there is one, from its checkpoint.',
+)
+
+_ON_DIVERGENCE = flags.DEFINE_enum(
+  'on_divergence',
+  'stop',
+  ('stop', 'continue'),
+  'What to do when losses or weights are not finite any more, or no update has '
+  'been for ten rounds: stop with the last good state, or continue.',
 )
 
 # Settings that the name of a run's folder holds anyway.
@@ -62,8 +70,8 @@ def define_flags(defaults: config_lib.Config) -> None:
     else:
       kind = 'float' if value is None else type(value).__name__
       _DEFINE[kind](field.name, value, text)
-  flags.declare_key_flag('output_dir')
-  flags.declare_key_flag('resume')
+  for name in ('output_dir', 'resume', 'on_divergence'):
+    flags.declare_key_flag(name)
 
 
 def config_from_flags() -> config_lib.Config:
@@ -109,7 +117,9 @@ def fail(message: str, exit_code: int) -> NoReturn:
 
 
 @contextlib.contextmanager
-def one_sentence(kind: type[Exception], exit_code: int) -> Iterator[None]:
+def one_sentence(
+  kind: Union[type[Exception], tuple[type[Exception], ...]], exit_code: int
+) -> Iterator[None]:
   """Turns an error of a kind into one sentence and an exit code."""
   try:
     yield
@@ -203,12 +213,18 @@ def _train(
   config: config_lib.Config, task: Any, folder: pathlib.Path, verbose: bool
 ) -> None:
   # Here, because TensorFlow takes seconds to import; see `run`.
+  from f3ast_tff import divergence
+  from f3ast_tff import engine
   from f3ast_tff import runtime
   from f3ast_tff import training
   from f3ast_tff.report import run_summary
 
-  with one_sentence(runtime.WorkerError, 1):
-    seconds = training.run(config, task, folder, verbose)
+  with one_sentence(
+    (runtime.WorkerError, engine.RoundError, divergence.DivergenceError), 1
+  ):
+    seconds = training.run(
+      config, task, folder, verbose, _ON_DIVERGENCE.value == 'stop'
+    )
   run_summary.draw(folder, task.dataset.name)
   print(run_summary.text(folder, task.dataset.name, seconds))
   if task.dataset.is_sample:

@@ -10,6 +10,7 @@ very same result.
 from collections.abc import Callable
 from typing import Any, NamedTuple, Optional
 
+import grpc
 import numpy as np
 import tensorflow_federated as tff
 
@@ -180,6 +181,36 @@ def _computations(
   return initialize, play, ask
 
 
+class RoundError(RuntimeError):
+  """A round cannot be computed, and no client of its own is to blame."""
+
+
+def _is_of_the_computation(error: grpc.RpcError) -> bool:
+  """Returns whether the worker is well, and what it computes has failed."""
+  code = error.code() if isinstance(error, grpc.Call) else None
+  return code in (
+    grpc.StatusCode.INTERNAL,
+    grpc.StatusCode.INVALID_ARGUMENT,
+    grpc.StatusCode.UNIMPLEMENTED,
+    grpc.StatusCode.UNKNOWN,
+  )
+
+
+def _unless_it_fails(call: Callable[..., Any], *arguments: Any) -> Any:
+  """Returns what a call returns; None if what it computes fails."""
+  try:
+    return call(*arguments)
+  except grpc.RpcError as error:
+    if not _is_of_the_computation(error):
+      raise
+    return None
+
+
+def _details(error: grpc.RpcError) -> str:
+  details = error.details() if isinstance(error, grpc.Call) else str(error)
+  return (details or '').partition('\n')[0]
+
+
 class Round(NamedTuple):
   """What happened in a round.
 
@@ -187,11 +218,14 @@ class Round(NamedTuple):
     available: The mask A_t.
     cohort: S_t and the weights.
     metrics: What the process measured.
+    failed: The clients of the cohort whose training failed; they took part
+      without examples.
   """
 
   available: np.ndarray
   cohort: selection.Cohort
   metrics: Any
+  failed: tuple[int, ...] = ()
 
 
 class Server:
@@ -219,9 +253,21 @@ class Server:
     """Asks clients for the loss of the global model on their data."""
     if self._ask is None:  # Most policies never do.
       self._ask = self._remote.load(self._engine.ask)
-    arrays = self._put(self._engine.pack_asked(clients, round_num))
-    (losses,) = self._remote.call(self._ask, self._state, arrays)
-    return self._remote.get(losses)[clients]
+    ask, k = self._ask, clients.size
+
+    def losses_of(some: np.ndarray) -> np.ndarray:
+      arrays = self._put(self._engine.pack_asked(some, round_num))
+      (losses,) = self._remote.call(ask, self._state, arrays)
+      return self._remote.get(losses)[some]
+
+    try:
+      return losses_of(clients)
+    except grpc.RpcError as error:
+      if not _is_of_the_computation(error):
+        raise
+      # Who fails alone has no loss; the policy ranks it below all.
+      alone = [_unless_it_fails(losses_of, clients[[i]]) for i in range(k)]
+      return np.array([np.nan if a is None else a[0] for a in alone])
 
   def _put(self, arrays: list[np.ndarray]) -> remote.Value:
     arrays_type = self._engine.play.type_signature.parameter[1]
@@ -237,7 +283,44 @@ class Server:
       round_num,
       lambda clients: self._losses_of(round_num, clients),
     )
-    arrays = self._put(engine.packer(cohort, round_num))
-    self._state, news = self._remote.call(self._play, self._state, arrays)
-    self._rates, metrics = self._remote.get(news)
-    return Round(available, cohort, metrics)
+    try:
+      failed: tuple[int, ...] = ()
+      output = self._next(cohort, round_num)
+    except grpc.RpcError as error:
+      if not _is_of_the_computation(error):
+        raise
+      failed = self._failed(cohort, round_num)
+      if not failed:
+        raise RoundError(
+          f'Round {round_num} cannot be computed ({_details(error)}).'
+        ) from error
+      output = self._next(cohort, round_num, failed)
+    self._state, (self._rates, metrics) = output
+    return Round(available, cohort, metrics, failed)
+
+  def _next(
+    self,
+    cohort: selection.Cohort,
+    round_num: int,
+    failed: tuple[int, ...] = (),
+  ) -> tuple[remote.Value, Any]:
+    """Returns the state after a round, and the news."""
+    arrays = self._put(self._engine.packer(cohort, round_num, failed))
+    state, news = self._remote.call(self._play, self._state, arrays)
+    return state, self._remote.get(news)
+
+  def _failed(
+    self, cohort: selection.Cohort, round_num: int
+  ) -> tuple[int, ...]:
+    """Returns the clients of a cohort that fail alone, too."""
+
+    def alone(place: int) -> selection.Cohort:
+      return selection.Cohort(
+        cohort.clients[[place]], cohort.weights[[place]]
+      )
+
+    return tuple(
+      int(client)
+      for place, client in enumerate(cohort.clients)
+      if _unless_it_fails(self._next, alone(place), round_num) is None
+    )

@@ -1,5 +1,6 @@
 """The picture and the closing words of one run, from its files."""
 
+import io
 import pathlib
 
 import matplotlib
@@ -66,7 +67,9 @@ def draw(folder: pathlib.Path, dataset_name: str) -> None:
     f'{settings["avail"]}, '
     f'K = {settings["clients_per_round"]}, seed {settings["seed"]}'
   )
-  figure.savefig(folder / 'summary.png', dpi=120)
+  content = io.BytesIO()
+  figure.savefig(content, format='png', dpi=120)
+  run_directory.write_atomically(folder / 'summary.png', content.getbuffer())
   plt.close(figure)
 
 
