@@ -191,7 +191,7 @@ def _is_of_the_computation(error: grpc.RpcError) -> bool:
   return code in (
     grpc.StatusCode.INTERNAL,
     grpc.StatusCode.INVALID_ARGUMENT,
-    grpc.StatusCode.UNIMPLEMENTED,
+    grpc.StatusCode.RESOURCE_EXHAUSTED,  # A message too long for gRPC, e.g.
     grpc.StatusCode.UNKNOWN,
   )
 
