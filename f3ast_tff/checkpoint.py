@@ -73,6 +73,10 @@ def save(
     _path(folder, round_num),
     npz(*leaves, **{_ABOUT: np.frombuffer(about.encode(), np.uint8)}),
   )
+  _prune(folder)
+
+
+def _prune(folder: pathlib.Path) -> None:
   for old in rounds(folder)[:-_KEEP]:
     _path(folder, old).unlink()
 
@@ -183,7 +187,10 @@ def load_latest(
   found = rounds(folder)
   for round_num in reversed(found):
     try:
-      return round_num, load(folder, round_num, like, origin, files)
+      state = load(folder, round_num, like, origin, files)
+      if round_num == found[-1]:  # A kill may have come before `save` did it.
+        _prune(folder)
+      return round_num, state
     except OSError as error:
       logging.warning('%s The checkpoint before it is taken.', error)
   if found or (folder.is_dir() and any(folder.iterdir())):

@@ -4,7 +4,8 @@ Plays rounds, tests the model, saves checkpoints, and writes the files of the
 run's folder.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+import contextlib
 import dataclasses
 import os
 import pathlib
@@ -205,6 +206,16 @@ def _row(played: engine_lib.Round, t: int, k: int) -> dict[str, Any]:
   }
 
 
+@contextlib.contextmanager
+def _writing_events() -> Iterator[None]:
+  """Turns TensorFlow's errors of a full disk into those of Python."""
+  try:
+    yield
+  except tf.errors.OpError as error:
+    reason = error.message.partition('} ')[2] or error.message
+    raise OSError(reason.partition('\n')[0]) from error
+
+
 def _train(
   engine: engine_lib.Engine,
   server: engine_lib.Server,
@@ -220,7 +231,8 @@ def _train(
   left_out = _LeftOut(engine.packer.num_examples)
   without_update = 0
   available, selected = progress.times_available, progress.times_selected
-  events = tf.summary.create_file_writer(str(folder / 'tensorboard'))
+  with _writing_events():
+    events = tf.summary.create_file_writer(str(folder / 'tensorboard'))
   bar = tqdm.trange(
     start + 1,
     config.rounds + 1,
@@ -258,8 +270,9 @@ def _train(
         del round_row['clients']
         row = {'round': t, **metrics._asdict(), **round_row}
         run_directory.append_row(folder / 'metrics.csv', row)
-        for name, value in row.items():
-          tf.summary.scalar(name, value, step=t)
+        with _writing_events():
+          for name, value in row.items():
+            tf.summary.scalar(name, value, step=t)
         bar.set_postfix(accuracy=f'{metrics.accuracy:.3f}')
         test_losses = [metrics.loss, metrics.user_loss]
       evaluated = time.perf_counter()
@@ -270,7 +283,8 @@ def _train(
         # What may be the beginning of the end is not the last good state.
         is_saved = is_last or (is_saved and without_update == 0)
       if is_saved:
-        events.flush()
+        with _writing_events():
+          events.flush()
         checkpoint.save(
           files.checkpoints, t, progress, files.origin, files.rows
         )

@@ -48,6 +48,21 @@ def test_old_checkpoints_are_pruned(tmp_path):
   ]
 
 
+def test_a_kill_before_the_pruning_is_made_up_for(tmp_path, monkeypatch):
+  monkeypatch.setattr(checkpoint, '_KEEP', 3)
+  for round_num in (5, 10, 15):
+    _save(tmp_path, round_num, _state(round_num))
+  monkeypatch.setattr(checkpoint, '_KEEP', 2)
+  newest = (tmp_path / 'round_15.npz').read_bytes()
+  _damage(tmp_path / 'round_15.npz', 'empty')
+  # Not now, because the old ones may be all there is.
+  assert checkpoint.load_latest(tmp_path, _state(0), _ORIGIN)[0] == 10
+  assert checkpoint.rounds(tmp_path) == [5, 10, 15]
+  (tmp_path / 'round_15.npz').write_bytes(newest)
+  assert checkpoint.load_latest(tmp_path, _state(0), _ORIGIN)[0] == 15
+  assert checkpoint.rounds(tmp_path) == [10, 15]
+
+
 def test_nothing_there(tmp_path):
   assert checkpoint.load_latest(tmp_path / 'none', _state(0), _ORIGIN) is None
   assert checkpoint.load_latest(tmp_path, _state(0), _ORIGIN) is None

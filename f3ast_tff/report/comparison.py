@@ -14,6 +14,7 @@ import pandas as pd  # noqa: E402
 from f3ast_tff import config as config_lib  # noqa: E402
 from f3ast_tff import run_directory  # noqa: E402
 from f3ast_tff.report import run_summary  # noqa: E402
+from f3ast_tff.report import run_tables  # noqa: E402
 
 # How each method looks: its name, colour and line.
 STYLES: Mapping[str, tuple[str, str, str]] = {
@@ -99,11 +100,11 @@ def load(folders: Sequence[pathlib.Path]) -> pd.DataFrame:
       raise ValueError(
         f'{folder} is a run on sample data, not a result; leave it out.'
       )
-    metrics = pd.read_csv(folder / 'metrics.csv')
-    # One round's sum of weights is noise; the mean up to here is what counts.
-    rounds = pd.read_csv(folder / 'rounds.csv').set_index('round')
-    recent = rounds['sum_of_weights'].rolling(run_summary.LAST_ROUNDS, 1).mean()
-    metrics['sum_of_weights'] = recent.loc[metrics['round']].to_numpy()
+    metrics = run_tables.with_recent_weights(
+      run_tables.read(folder / 'metrics.csv', ('round', *_COLUMNS)),
+      run_tables.read(folder / 'rounds.csv', ('round', 'sum_of_weights')),
+      run_summary.LAST_ROUNDS,
+    )
     frames.append(metrics.assign(algorithm=label, seed=settings['seed']))
   return pd.concat(frames, ignore_index=True)
 
