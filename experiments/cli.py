@@ -132,7 +132,10 @@ def parse_flags_and_arguments(argv: Sequence[str]) -> list[str]:
   try:
     return flags.FLAGS(list(argv))
   except flags.Error as error:
-    fail(f'{str(error).rstrip(".")}; see --help.', 2)
+    reason = ' '.join(str(error).split()).rstrip('.')
+    fail(f'{reason}; see --help.', 2)
+  except UnicodeDecodeError as error:
+    fail(f'a --flagfile is not a text file ({error}); see --help.', 2)
 
 
 def parse_flags(argv: Sequence[str]) -> list[str]:

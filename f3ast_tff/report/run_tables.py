@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 import pathlib
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -31,9 +32,13 @@ def read(path: pathlib.Path, columns: Sequence[str]) -> pd.DataFrame:
     )
 
   try:
-    # A name twice, or a row longer than the header, is no table of ours.
-    table = pd.read_csv(path, index_col=False, on_bad_lines='error')
-  except (OSError, ValueError, OverflowError, MemoryError) as reason:
+    with warnings.catch_warnings():
+      # Rows that are longer than the header.
+      warnings.simplefilter('error', pd.errors.ParserWarning)
+      table = pd.read_csv(path, index_col=False)
+  except (
+    OSError, ValueError, OverflowError, MemoryError, pd.errors.ParserWarning
+  ) as reason:
     raise error(str(reason).partition('\n')[0]) from reason
   if table.empty:
     raise error('it has no rows')
