@@ -350,13 +350,14 @@ def _diverged(
   problem: str, round_num: int, config: config_lib.Config, files: _Files
 ) -> divergence.DivergenceError:
   saved = checkpoint.rounds(files.checkpoints)
-  kept = f'that after round {saved[-1]}' if saved else 'the initial one'
+  kept = 'No state had been saved before'
+  if saved:
+    kept = f'The last good state, after round {saved[-1]}, is in {files.folder}'
   return divergence.DivergenceError(
     f'The run has diverged in round {round_num} ({problem}); lower '
     f'--client_learning_rate (it is {config.client_learning_rate:g}) or '
-    f'--server_learning_rate ({config.server_learning_rate:g}). The last good '
-    f'state is {kept}, in {files.folder}; --on_divergence=continue goes on '
-    'all the same.'
+    f'--server_learning_rate ({config.server_learning_rate:g}). {kept}; '
+    '--resume --on_divergence=continue goes on all the same.'
   )
 
 

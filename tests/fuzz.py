@@ -379,7 +379,10 @@ def fuzz_tables(folder: pathlib.Path, data: Any) -> str:
   for name, text in _TABLES.items():
     (folder / name).write_text(text)
   path = folder / data.draw(st.sampled_from([*_TABLES, 'config.json']))
-  path.write_bytes(_damaged(path.read_bytes(), data))
+  if path.suffix == '.json' and data.draw(st.booleans()):
+    path.write_text(json.dumps(_retyped(config, data)))
+  else:
+    path.write_bytes(_damaged(path.read_bytes(), data))
   try:
     results.from_run(folder, _KEY, 'python')
     comparison.table(comparison.load([folder]))

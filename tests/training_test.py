@@ -288,7 +288,7 @@ def test_a_test_loss_that_is_not_finite_stops_a_run(tmp_path):
     training.run(config, engine.Task(dataset, softmax.build()), tmp_path)
   message = str(caught.value)
   assert 'in round 4 (the test loss is nan)' in message
-  assert 'that after round 3' in message
+  assert 'The last good state, after round 3, is in' in message
 
 
 def test_other_data_are_refused(tmp_path):

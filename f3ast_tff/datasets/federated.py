@@ -35,6 +35,13 @@ class FederatedDataset:
   as_tested: Optional[Callable[[Examples], Examples]] = None
   is_sample: bool = False
 
+  def __post_init__(self) -> None:
+    for kind, number in (
+      ('training', self.num_examples.sum()), ('test', len(self.test_owner))
+    ):
+      if number == 0:
+        raise ValueError(f'{self.name} has no {kind} examples at all.')
+
   @property
   def num_examples(self) -> np.ndarray:
     """The number of training examples of each client."""

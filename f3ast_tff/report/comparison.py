@@ -87,11 +87,24 @@ def _labels(all_settings: Sequence[Mapping[str, Any]]) -> list[str]:
   return labels
 
 
+def _settings(folder: pathlib.Path) -> Mapping[str, Any]:
+  """Returns the settings of a run, which name a method and a seed."""
+  settings = run_directory.read_config(folder)['settings']
+  try:
+    config_lib.method_name(settings)
+    is_sound = type(settings['seed']) is int
+  except (KeyError, TypeError, ValueError):
+    is_sound = False
+  if not is_sound:
+    raise run_directory.RunDirectoryError(
+      f'{folder / "config.json"} names no method or no seed; leave that run out.'
+    )
+  return settings
+
+
 def load(folders: Sequence[pathlib.Path]) -> pd.DataFrame:
   """Returns the metrics of finished runs, with their method and seed."""
-  all_settings = [
-    run_directory.read_config(folder)['settings'] for folder in folders
-  ]
+  all_settings = [_settings(folder) for folder in folders]
   frames = []
   for folder, settings, label in zip(
     folders, all_settings, _labels(all_settings)

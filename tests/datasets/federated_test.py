@@ -51,5 +51,13 @@ def test_whatever_differs_shows():
   assert len(set(prints)) == len(prints)
 
 
+def test_data_without_any_example_are_refused():
+  nothing = {name: array[:0] for name, array in _DATA.test.items()}
+  with pytest.raises(ValueError, match='has no training examples at all'):
+    _changed(train=[nothing, nothing])
+  with pytest.raises(ValueError, match='has no test examples at all'):
+    _changed(test=nothing, test_owner=_DATA.test_owner[:0])
+
+
 if __name__ == '__main__':
   sys.exit(pytest.main([__file__, *sys.argv[1:]]))
