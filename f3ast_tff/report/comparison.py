@@ -97,7 +97,7 @@ def _settings(folder: pathlib.Path) -> Mapping[str, Any]:
     is_sound = False
   if not is_sound:
     raise run_directory.RunDirectoryError(
-      f'{folder / "config.json"} names no method or no seed; leave that run out.'
+      f'{folder / "config.json"} names no method or no seed; leave it out.'
     )
   return settings
 
