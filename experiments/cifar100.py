@@ -18,7 +18,8 @@ _DATA_SOURCE = flags.DEFINE_enum(
   'data_source',
   'tff',
   ('tff', 'official', 'tfds', 'sample'),
-  "TFF's data set; the official cifar-100-python folder in --data_dir; "
+  "TFF's data set; the official cifar-100-python folder in --data_dir, whose "
+  'files are pickles and are read without running anything in them; '
   'tensorflow-datasets; or a tiny stand-in for smoke tests, never for results.',
 )
 _DATA_DIR = flags.DEFINE_string(

@@ -10,7 +10,7 @@ import functools
 import os
 import pathlib
 import sys
-from typing import Any, NoReturn, Optional
+from typing import Any, NoReturn, Optional, Union
 
 from absl import app
 from absl import flags
@@ -46,6 +46,14 @@ _WORKER_DEADLINE = flags.DEFINE_float(
   lower_bound=1.0,
 )
 
+_ON_DIVERGENCE = flags.DEFINE_enum(
+  'on_divergence',
+  'stop',
+  ('stop', 'continue'),
+  'What to do when losses or weights are not finite any more, or no update has '
+  'been for ten rounds: stop with the last good state, or continue.',
+)
+
 # Settings that the name of a run's folder holds anyway.
 _IN_NAME_ALREADY = (
   'task',
@@ -79,10 +87,10 @@ def define_flags(defaults: config_lib.Config) -> None:
     else:
       kind = 'float' if value is None else type(value).__name__
       _DEFINE[kind](field.name, value, text)
-  flags.declare_key_flag('output_dir')
-  flags.declare_key_flag('resume')
-  flags.declare_key_flag('workers')
-  flags.declare_key_flag('worker_deadline')
+  for name in (
+    'output_dir', 'resume', 'on_divergence', 'workers', 'worker_deadline'
+  ):
+    flags.declare_key_flag(name)
 
 
 def config_from_flags() -> config_lib.Config:
@@ -128,7 +136,9 @@ def fail(message: str, exit_code: int) -> NoReturn:
 
 
 @contextlib.contextmanager
-def one_sentence(kind: type[Exception], exit_code: int) -> Iterator[None]:
+def one_sentence(
+  kind: Union[type[Exception], tuple[type[Exception], ...]], exit_code: int
+) -> Iterator[None]:
   """Turns an error of a kind into one sentence and an exit code."""
   try:
     yield
@@ -141,7 +151,10 @@ def parse_flags_and_arguments(argv: Sequence[str]) -> list[str]:
   try:
     return flags.FLAGS(list(argv))
   except flags.Error as error:
-    fail(f'{str(error).rstrip(".")}; see --help.', 2)
+    reason = ' '.join(str(error).split()).rstrip('.')
+    fail(f'{reason}; see --help.', 2)
+  except UnicodeDecodeError as error:
+    fail(f'a --flagfile is not a text file ({error}); see --help.', 2)
 
 
 def parse_flags(argv: Sequence[str]) -> list[str]:
@@ -242,6 +255,7 @@ def _train(
 ) -> None:
   # Here, because TensorFlow takes seconds to import; see `run`.
   from f3ast_tff import crew
+  from f3ast_tff import divergence
   from f3ast_tff import engine
   from f3ast_tff import runtime
   from f3ast_tff import training
@@ -253,10 +267,18 @@ def _train(
     '--parallel_clients changes that.',
     flush=True,
   )
-  with one_sentence(runtime.WorkerError, 1):
+  with one_sentence(
+    (runtime.WorkerError, engine.RoundError, divergence.DivergenceError), 1
+  ):
     with one_sentence(crew.UnreachableError, 2):
       seconds = training.run(
-        config, task, folder, verbose, workers, _WORKER_DEADLINE.value
+        config,
+        task,
+        folder,
+        verbose,
+        _ON_DIVERGENCE.value == 'stop',
+        workers,
+        _WORKER_DEADLINE.value,
       )
   run_summary.draw(folder, task.dataset.name)
   print(run_summary.text(folder, task.dataset.name, seconds))

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from concurrent import futures
 from typing import Any, NamedTuple, Optional
 
+import grpc
 import numpy as np
 import tensorflow_federated as tff
 
@@ -249,6 +250,36 @@ def _shared(
   return Shared(weights, contribute, apply, losses)
 
 
+class RoundError(RuntimeError):
+  """A round cannot be computed, and no client of its own is to blame."""
+
+
+def _is_of_the_computation(error: grpc.RpcError) -> bool:
+  """Returns whether the worker is well, and what it computes has failed."""
+  code = error.code() if isinstance(error, grpc.Call) else None
+  return code in (
+    grpc.StatusCode.INTERNAL,
+    grpc.StatusCode.INVALID_ARGUMENT,
+    grpc.StatusCode.RESOURCE_EXHAUSTED,  # A message too long for gRPC, e.g.
+    grpc.StatusCode.UNKNOWN,
+  )
+
+
+def _unless_it_fails(call: Callable[..., Any], *arguments: Any) -> Any:
+  """Returns what a call returns; None if what it computes fails."""
+  try:
+    return call(*arguments)
+  except grpc.RpcError as error:
+    if not _is_of_the_computation(error):
+      raise
+    return None
+
+
+def _details(error: grpc.RpcError) -> str:
+  details = error.details() if isinstance(error, grpc.Call) else str(error)
+  return (details or '').partition('\n')[0]
+
+
 class Round(NamedTuple):
   """What happened in a round.
 
@@ -256,11 +287,14 @@ class Round(NamedTuple):
     available: The mask A_t.
     cohort: S_t and the weights.
     metrics: What the process measured.
+    failed: The clients of the cohort whose training failed; they took part
+      without examples.
   """
 
   available: np.ndarray
   cohort: selection.Cohort
   metrics: Any
+  failed: tuple[int, ...] = ()
 
 
 class _Prepared(NamedTuple):
@@ -272,7 +306,7 @@ class _Prepared(NamedTuple):
     available: The mask A_t.
     cohort: S_t and the weights.
     arrays: The packed clients; in the worker already, unless a crew is to
-      train them.
+      train them. None if that failed.
   """
 
   round_num: int
@@ -338,12 +372,23 @@ class Server:
 
   def _losses_of(self, round_num: int, clients: np.ndarray) -> np.ndarray:
     """Asks clients for the loss of the global model on their data."""
-    engine = self._engine
-    arrays = engine.pack_asked(clients, round_num)
-    if self._crew is not None:
-      return self._total(self._crew, 'losses', arrays)[clients]
-    (losses,) = self._call('ask', engine.ask, self._state, self._put(arrays))
-    return self._remote.get(losses)[clients]
+    engine, k = self._engine, clients.size
+
+    def losses_of(some: np.ndarray) -> np.ndarray:
+      arrays = engine.pack_asked(some, round_num)
+      if self._crew is not None:
+        return self._total(self._crew, 'losses', arrays)[some]
+      (losses,) = self._call('ask', engine.ask, self._state, self._put(arrays))
+      return self._remote.get(losses)[some]
+
+    try:
+      return losses_of(clients)
+    except grpc.RpcError as error:
+      if not _is_of_the_computation(error):
+        raise
+      # Who fails alone has no loss; the policy ranks it below all.
+      alone = [_unless_it_fails(losses_of, clients[[i]]) for i in range(k)]
+      return np.array([np.nan if a is None else a[0] for a in alone])
 
   def _put(self, arrays: list[np.ndarray]) -> remote.Value:
     arrays_type = self._engine.play.type_signature.parameter[1]
@@ -359,20 +404,30 @@ class Server:
       name, getattr(shared, name), self._remote.get(weights), arrays
     )
 
-  def _step(self, arrays: Any) -> remote.Value:
-    """Moves the state on by a round and returns the news."""
+  def _packed(
+    self,
+    cohort: selection.Cohort,
+    round_num: int,
+    failed: tuple[int, ...] = (),
+  ) -> Any:
+    """Returns the packed clients, where they are to be trained."""
+    arrays = self._engine.packer(cohort, round_num, failed)
+    return arrays if self._crew is not None else self._put(arrays)
+
+  def _step(self, arrays: Any) -> tuple[remote.Value, Any]:
+    """Returns the state after a round with the packed clients, and the news."""
     if self._crew is None:
-      self._state, news = self._call(
+      state, news = self._call(
         'play', self._engine.play, self._state, arrays
       )
-      return news
-    apply = self._engine.shared.apply
-    total = self._remote.put(
-      self._total(self._crew, 'contribute', arrays),
-      apply.type_signature.parameter[1],
-    )
-    self._state, news = self._call('apply', apply, self._state, total)
-    return news
+    else:
+      apply = self._engine.shared.apply
+      total = self._remote.put(
+        self._total(self._crew, 'contribute', arrays),
+        apply.type_signature.parameter[1],
+      )
+      state, news = self._call('apply', apply, self._state, total)
+    return state, self._remote.get(news)
 
   def _prepare(
     self, round_num: int, rates: np.ndarray, has_model: bool = True
@@ -392,9 +447,8 @@ class Server:
       round_num,
       losses_of,
     )
-    arrays: Any = engine.packer(cohort, round_num)
-    if self._crew is None:
-      arrays = self._put(arrays)
+    # A failure is found again, and whose it is, when the round is played.
+    arrays = _unless_it_fails(self._packed, cohort, round_num)
     return _Prepared(round_num, rates, available, cohort, arrays)
 
   def _prepared(self, round_num: int) -> _Prepared:
@@ -420,6 +474,35 @@ class Server:
       self._preparing = self._assistant.submit(
         self._prepare, round_num + 1, expected, has_model=False
       )
-    news = self._step(prepared.arrays)
-    self._rates, metrics = self._remote.get(news)
-    return Round(prepared.available, prepared.cohort, metrics)
+    cohort, arrays = prepared.cohort, prepared.arrays
+    failed: tuple[int, ...] = ()
+    try:
+      if arrays is None:
+        arrays = self._packed(cohort, round_num)
+      output = self._step(arrays)
+    except grpc.RpcError as error:
+      if not _is_of_the_computation(error):
+        raise
+      failed = self._failed(cohort, round_num)
+      if not failed:
+        raise RoundError(
+          f'Round {round_num} cannot be computed ({_details(error)}).'
+        ) from error
+      output = self._step(self._packed(cohort, round_num, failed))
+    self._state, (self._rates, metrics) = output
+    return Round(prepared.available, cohort, metrics, failed)
+
+  def _failed(
+    self, cohort: selection.Cohort, round_num: int
+  ) -> tuple[int, ...]:
+    """Returns the clients of a cohort that fail alone, too."""
+
+    def play_alone(place: int) -> Any:
+      one = selection.Cohort(cohort.clients[[place]], cohort.weights[[place]])
+      return self._step(self._packed(one, round_num))
+
+    return tuple(
+      int(client)
+      for place, client in enumerate(cohort.clients)
+      if _unless_it_fails(play_alone, place) is None
+    )

@@ -40,13 +40,14 @@ class Tally(NamedTuple):
 
   Attributes:
     participation: 1 at the client's index, 0 elsewhere: its part of 1_S.
-    finite: 1 if the update counts, 0 if it was not finite and is left out.
+    counted: 1 at the client's index if its update counts, else 0: it was not
+      finite, or the client had no examples, and is left out.
     weight: The weight, or 0 if the update is left out.
     measurements: Sums that local training makes, e.g. of losses; may be empty.
   """
 
   participation: Any
-  finite: Any
+  counted: Any
   weight: Any
   measurements: Any
 
@@ -122,7 +123,7 @@ def contribution_of(
 
   Args:
     update: (Model received - model trained), a structure of tensors.
-    counts: Whether the update is finite.
+    counts: Whether the update counts.
     index: The client's index k.
     weight: The weight of its update.
     measurements: What else to sum over clients.
@@ -135,13 +136,14 @@ def contribution_of(
   def if_counts(value):
     return tf.where(counts, value, tf.zeros_like(value))
 
+  participation = tf.one_hot(index, num_clients, dtype=tf.int32)
   return Contribution(
     update=tf.nest.map_structure(
       lambda u: if_counts(tf.cast(weight, u.dtype) * u), update
     ),
     tally=Tally(
-      participation=tf.one_hot(index, num_clients, dtype=tf.int32),
-      finite=tf.cast(counts & (index >= 0), tf.int32),
+      participation=participation,
+      counted=if_counts(participation),
       weight=if_counts(weight),
       measurements=tf.nest.map_structure(if_counts, measurements),
     ),

@@ -240,7 +240,7 @@ def build(
       )
       return local_training.contribution_of(
         update,
-        local_training.is_finite(update),
+        local_training.is_finite(update) & (own.num_examples > 0),
         index,
         weight,
         measurements,

@@ -1,6 +1,6 @@
 """What clients bring to a round: their examples, packed."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 import numpy as np
 
@@ -39,6 +39,11 @@ class Packer:
         packing.to_rows(self.layout, examples) for examples in dataset.train
       ]
 
+  @property
+  def num_examples(self) -> np.ndarray:
+    """The number of training examples of each client."""
+    return self._dataset.num_examples
+
   def _augmented(
     self, client: int, round_num: int, epoch: int
   ) -> federated.Examples:
@@ -69,11 +74,26 @@ class Packer:
     return [packing.pack(hand, self.layout, batch_size) for hand in hands]
 
   def __call__(
-    self, cohort: selection.Cohort, round_num: int
+    self,
+    cohort: selection.Cohort,
+    round_num: int,
+    failed: Collection[int] = (),
   ) -> list[np.ndarray]:
-    """Returns the arrays of a cohort that trains."""
+    """Returns the arrays of a cohort that trains.
+
+    Args:
+      cohort: S_t and the weights.
+      round_num: The round.
+      failed: Clients of it that fail; they are there without examples.
+
+    Returns:
+      The arrays.
+    """
 
     def member(client: int, weight: float) -> packing.Member:
+      if client in failed:
+        nothing = np.zeros((0, self.layout.width), np.uint8)
+        return packing.Member(nothing, client, weight)
       epochs = [
         self._epoch(client, round_num, epoch)
         for epoch in range(self._config.local_epochs)

@@ -242,18 +242,19 @@ def _server(
     )
     # Nor does a sum that overflows count: then all are left out.
     is_finite = local_training.is_finite(update)
-    counted = tf.where(is_finite, tally.finite, 0)
-    is_step = counted > 0
+    counted = tf.where(is_finite, tally.counted, 0)
+    is_step = tf.reduce_any(counted > 0)
     trainable, optimizer_state = tf.nest.map_structure(
       lambda new, old: tf.where(is_step, new, old),
       (stepped, stepped_state),
       (weights.trainable, optimizer_state),
     )
-    participants = tf.reduce_sum(tally.participation)
+    left_out = tally.participation - counted
     metrics = collections.OrderedDict(
       selection=collections.OrderedDict(
-        participants=participants,
-        left_out=participants - counted,
+        participants=tf.reduce_sum(tally.participation),
+        left_out=tf.reduce_sum(left_out),
+        left_out_clients=left_out,
         sum_of_weights=tf.where(is_finite, tally.weight, 0.0),
         variance_bound=tf.reduce_sum(tf.math.multiply_no_nan(1 / r, numerator)),
       ),
@@ -278,9 +279,11 @@ def compose(
   """Builds the process around a given way of local training.
 
   The metrics of a round are, under `selection`: `participants` (|S_t|),
-  `left_out` (participants whose update was not finite), `sum_of_weights` and
-  `variance_bound` (H(r(t))); under `client_work` what local training measures;
-  under `aggregator` what the aggregator does, if one is given.
+  `left_out` (participants whose update was not finite, or who had no examples),
+  `left_out_clients` (1 for each of them, in a vector of all clients),
+  `sum_of_weights` and `variance_bound` (H(r(t))); under `client_work` what
+  local training measures; under `aggregator` what the aggregator does, if one
+  is given.
 
   Args:
     training: How participants turn the model into contributions.

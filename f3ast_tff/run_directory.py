@@ -10,26 +10,30 @@
   checkpoints/      the state to resume from
   tensorboard/      events
 
-Rows are appended as rounds go by. After a crash the rows beyond the checkpoint
-are dropped and written again, so that a resumed run leaves the same files; only
-timing.csv and the events tell that it was interrupted.
+Rows are appended as rounds go by. A checkpoint knows what metrics.csv and
+rounds.csv held when it was saved. After a crash they are cut back to that and
+written on, so that a resumed run leaves the same files; only timing.csv and the
+events tell that it was interrupted.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 import contextlib
 import csv
 import fcntl
+import hashlib
 from importlib import metadata
 import json
 import os
 import pathlib
 import platform
+import re
 import subprocess
-from typing import Any
+from typing import Any, NamedTuple, Union
 
 from f3ast_tff import version
 
 _PACKAGES = ('tensorflow-federated', 'tensorflow', 'numpy')
+_OURS = 'f3ast-tff'
 
 
 class RunDirectoryError(ValueError):
@@ -67,13 +71,25 @@ def revision() -> str:
   return commit + ('+' if changes else '')
 
 
-def _versions() -> dict[str, str]:
-  versions = {'python': platform.python_version()}
-  versions['f3ast-tff'] = version.__version__
+def versions() -> dict[str, str]:
+  """Returns the versions that decide what a run computes."""
+  found = {_OURS: version.__version__}
   for package in _PACKAGES:
     with contextlib.suppress(metadata.PackageNotFoundError):
-      versions[package] = metadata.version(package)
-  return versions
+      found[package] = metadata.version(package)
+  return found
+
+
+def differences(
+  there: Mapping[str, Any], here: Mapping[str, Any]
+) -> list[str]:
+  """Returns in words in what two mappings differ."""
+  names = {**there, **here}
+  return [
+    f'{name} is {there.get(name)!r} there and {here.get(name)!r} here'
+    for name in names
+    if there.get(name) != here.get(name)
+  ]
 
 
 def sync(path: pathlib.Path) -> None:
@@ -85,14 +101,29 @@ def sync(path: pathlib.Path) -> None:
     os.close(descriptor)
 
 
-def write_atomically(path: pathlib.Path, text: str) -> None:
+def write_atomically(
+  path: pathlib.Path, content: Union[str, bytes, memoryview]
+) -> None:
   """Replaces a file so that a crash leaves the old one or the new one."""
+  if isinstance(content, str):
+    content = content.encode()
   temporary = path.with_name(path.name + '.tmp')
-  with open(temporary, 'w') as file:
-    file.write(text)
-    file.flush()
-    os.fsync(file.fileno())
+  try:
+    with open(temporary, 'wb') as file:
+      file.write(content)
+      file.flush()
+      os.fsync(file.fileno())
+  except OSError:  # A full disk needs the space of what is no use.
+    temporary.unlink(missing_ok=True)
+    raise
   os.replace(temporary, path)
+  sync(path.parent)
+
+
+def remove_unfinished(folder: pathlib.Path) -> None:
+  """Removes what kills in the middle of `write_atomically` left behind."""
+  for path in folder.glob('*.tmp'):
+    path.unlink()
 
 
 def read_config(folder: pathlib.Path) -> dict[str, Any]:
@@ -102,7 +133,11 @@ def read_config(folder: pathlib.Path) -> dict[str, Any]:
     config = json.loads(path.read_text())
     if not isinstance(config['settings'], dict):
       raise TypeError
-  except (OSError, ValueError, KeyError, TypeError) as error:
+    if not isinstance(config.get('versions', {}), dict):
+      raise TypeError
+  except (
+    OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError
+  ) as error:
     raise RunDirectoryError(
       f'{path} is not the config.json of a run; name another --output_dir or '
       'move that folder away.'
@@ -125,8 +160,9 @@ def claim(
     Nothing; the lock is held.
 
   Raises:
-    RunDirectoryError: If the folder holds another run, holds this one and
-      `resume` is not set, is in use, or cannot be written.
+    RunDirectoryError: If the folder holds another run or one of another
+      version, holds this one and `resume` is not set, is in use, or cannot be
+      written.
   """
   try:
     folder.mkdir(parents=True, exist_ok=True)
@@ -144,7 +180,13 @@ def claim(
         f'{folder} is in use by a run that is still going; wait for it or name '
         'another --output_dir.'
       ) from error
-    _check_or_write_config(folder, settings, resume)
+    try:
+      _check_or_write_config(folder, settings, resume)
+    except OSError as error:  # A full disk, for example.
+      raise RunDirectoryError(
+        f'Cannot write to the folder {folder} ({error.strerror}); make space '
+        'there, or name another --output_dir.'
+      ) from error
     yield
 
 
@@ -162,22 +204,25 @@ def _check_or_write_config(
   if not others:  # Nothing, or a run that ended before its first round.
     config = {
       'settings': dict(settings),
-      'versions': _versions(),
+      'versions': {'python': platform.python_version(), **versions()},
       'revision': revision(),
     }
     write_atomically(path, json.dumps(config, indent=2) + '\n')
     return
-  found = read_config(folder)['settings']
-  names = {**found, **settings}
-  different = [
-    f'{name} is {found.get(name)!r} there and {settings.get(name)!r} here'
-    for name in names
-    if found.get(name) != settings.get(name)
-  ]
+  found = read_config(folder)
+  different = differences(found['settings'], settings)
   if different:
     raise RunDirectoryError(
       f'{folder} holds another run ({"; ".join(different[:3])}); name another '
       '--output_dir.'
+    )
+  theirs = dict(found.get('versions', {}))
+  theirs.pop('python', None)  # Makes no difference to the numbers.
+  different = differences(theirs, versions())
+  if different:
+    raise RunDirectoryError(
+      f'{folder} holds a run of another version ({"; ".join(different)}); go '
+      'back to that version, or name another --output_dir.'
     )
   if not resume:
     raise RunDirectoryError(
@@ -196,36 +241,69 @@ def append_row(path: pathlib.Path, row: Mapping[str, Any]) -> None:
     writer.writerow(row.values())
 
 
-def sync_rows(path: pathlib.Path) -> None:
-  """Returns when the rows are on the disk, so that a checkpoint may follow."""
+class Content(NamedTuple):
+  """What a file held at some time.
+
+  Attributes:
+    size: How many bytes.
+    sha256: Their digest.
+  """
+
+  size: int
+  sha256: str
+
+
+def synced_content(path: pathlib.Path) -> Content:
+  """Returns what a file holds, once that is on the disk; nothing if absent."""
+  content = b''
   if path.exists():
     sync(path)
+    content = path.read_bytes()
+  return Content(len(content), hashlib.sha256(content).hexdigest())
 
 
-def keep_rounds(path: pathlib.Path, last_round: int) -> None:
-  """Drops the rows of a CSV file beyond a round, and a torn last row.
+def begins_with(path: pathlib.Path, content: Content) -> bool:
+  """Returns whether a file to which rows were appended since is unharmed."""
+  if content.size == 0:
+    return True
+  try:
+    with open(path, 'rb') as file:
+      found = file.read(content.size)
+  except FileNotFoundError:
+    return False
+  return hashlib.sha256(found).hexdigest() == content.sha256
 
-  The first column is the round. A file without a whole row goes.
+
+def cut_back(path: pathlib.Path, size: int) -> None:
+  """Cuts a file back to its first bytes; to none means that it goes."""
+  if size == 0:
+    path.unlink(missing_ok=True)
+  else:
+    os.truncate(path, size)
+
+
+def keep_rounds(
+  path: pathlib.Path, columns: Sequence[str], last_round: int
+) -> None:
+  """Drops the rows of a CSV file of numbers beyond a round, and torn ones.
 
   Args:
-    path: The file; may be absent.
+    path: The file; may be absent. It goes if it has no whole row.
+    columns: Its header; the first one is the round.
     last_round: The last round to keep.
   """
   if not path.exists():
     return
-  lines = path.read_text().splitlines(keepends=True)
-  kept: list[str] = []
-  for row in lines[1:]:
-    round_text = row.split(',', 1)[0]
-    if not (row.endswith('\n') and round_text.isdigit()):
+  header = ','.join(columns).encode() + b'\n'
+  row = re.compile(rb'(\d{1,9})(,[0-9.]+){%d}\n' % (len(columns) - 1))
+  first, *rows = path.read_bytes().splitlines(keepends=True) or [b'']
+  size = len(header)
+  for line in rows if first == header else []:
+    match = row.fullmatch(line)
+    if match is None or int(match[1]) > last_round:
       break
-    if int(round_text) > last_round:
-      break
-    kept.append(row)
-  if kept:
-    write_atomically(path, ''.join([lines[0], *kept]))
-  else:
-    path.unlink()
+    size += len(line)
+  cut_back(path, 0 if size == len(header) else size)
 
 
 def write_table(

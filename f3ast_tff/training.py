@@ -4,7 +4,9 @@ Plays rounds, tests the model, saves checkpoints, and writes the files of the
 run's folder.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+import contextlib
+import dataclasses
 import os
 import pathlib
 import time
@@ -20,6 +22,7 @@ from f3ast_tff import addresses
 from f3ast_tff import checkpoint
 from f3ast_tff import config as config_lib
 from f3ast_tff import crew as crew_lib
+from f3ast_tff import divergence
 from f3ast_tff import engine as engine_lib
 from f3ast_tff import environment as environment_lib
 from f3ast_tff import evaluation
@@ -28,10 +31,20 @@ from f3ast_tff import run_directory
 from f3ast_tff import runtime
 from f3ast_tff.datasets import federated
 
-# How often a run may lose its worker before it gives up.
+# How often a run may lose its worker without getting on to a new checkpoint. A
+# long run survives rare faults, and a worker that always dies ends it.
 _WORKER_FAILURES = 5
 
-_ROW_FILES = ('metrics.csv', 'rounds.csv', 'timing.csv')
+# They belong to the state. The times that timing.csv holds do not.
+_ROW_FILES = ('metrics.csv', 'rounds.csv')
+_TIMING = (
+  'round',
+  'train_seconds',
+  'eval_seconds',
+  'checkpoint_seconds',
+  'driver_mb',
+  'worker_mb',
+)
 
 
 class Progress(NamedTuple):
@@ -53,6 +66,32 @@ def _model_weights(state: process_lib.ServerState) -> tuple[Any, Any]:
   return weights.trainable, weights.non_trainable
 
 
+def _origin(
+  config: config_lib.Config, dataset: federated.FederatedDataset
+) -> dict[str, Any]:
+  """Returns what a checkpoint must be of to go on with it."""
+  return {
+    **dataclasses.asdict(config),
+    'the data set': federated.fingerprint(dataset),
+    **run_directory.versions(),
+  }
+
+
+class _Files(NamedTuple):
+  """The files of a run."""
+
+  folder: pathlib.Path
+  origin: Mapping[str, Any]
+
+  @property
+  def checkpoints(self) -> pathlib.Path:
+    return self.folder / 'checkpoints'
+
+  @property
+  def rows(self) -> list[pathlib.Path]:
+    return [self.folder / name for name in _ROW_FILES]
+
+
 class _Test(NamedTuple):
   """How to test, and on which examples during training."""
 
@@ -65,6 +104,7 @@ def run(
   task: engine_lib.Task,
   folder: pathlib.Path,
   verbose: bool = False,
+  stop_if_diverged: bool = True,
   workers: Sequence[addresses.Address] = (),
   worker_deadline: float = 30.0,
 ) -> float:
@@ -75,17 +115,27 @@ def run(
     task: What is trained.
     folder: The run's folder, claimed by the caller.
     verbose: Whether TensorFlow's log is shown.
+    stop_if_diverged: Whether to end when numbers are not finite any more; else
+      all rounds are played whatever they give.
     workers: Workers on other machines, which train the clients; if there are
       none, the worker here does.
     worker_deadline: How many seconds one of them may keep silent.
 
   Returns:
     The seconds that training took, without set-up; the files are in the folder.
+
+  Raises:
+    DivergenceError: If the run has diverged and is to stop.
+    RoundError: If a round cannot be computed.
+    RunDirectoryError: If the folder's checkpoints are of another run.
+    WorkerError: If the worker cannot start, or is lost again and again.
   """
-  if not workers:
-    return _run(config, task, folder, verbose, None)
-  with crew_lib.connect(workers, worker_deadline) as crew:
-    return _run(config, task, folder, verbose, crew)
+  connection: contextlib.AbstractContextManager[Optional[crew_lib.Crew]]
+  connection = contextlib.nullcontext()
+  if workers:
+    connection = crew_lib.connect(workers, worker_deadline)
+  with connection as crew:
+    return _run(config, task, folder, verbose, stop_if_diverged, crew)
 
 
 def _run(
@@ -93,6 +143,7 @@ def _run(
   task: engine_lib.Task,
   folder: pathlib.Path,
   verbose: bool,
+  stop_if_diverged: bool,
   crew: Optional[crew_lib.Crew],
 ) -> float:
   """Trains, with a crew or without; see `run`."""
@@ -103,23 +154,38 @@ def _run(
       len(task.dataset.test_owner), config.eval_examples, config.seed
     ),
   )
+  files = _Files(folder, _origin(config, task.dataset))
   started = time.perf_counter()
-  for failures_left in reversed(range(_WORKER_FAILURES)):
+  failures, newest = 0, -1
+  while True:
     try:
       with runtime.worker(
         verbose, engine_lib.threads(config), config.parallel_clients
       ) as worker:
         server = engine_lib.Server(engine, worker, crew)
-        start, progress = _restore(folder, server)
+        start, progress = _restore(files, server)
         progress = _train(
-          engine, server, test, folder, start, progress, worker.pid
+          engine,
+          server,
+          test,
+          files,
+          start,
+          progress,
+          worker.pid,
+          stop_if_diverged,
         )
       break
     except runtime.WorkerStartError:
       raise
     except runtime.WorkerError as error:
-      if failures_left == 0:
-        raise
+      before = newest
+      newest = max(checkpoint.rounds(files.checkpoints), default=0)
+      failures = failures + 1 if newest == before else 1
+      if failures == _WORKER_FAILURES:
+        raise runtime.WorkerError(
+          f'{error} That was so {failures} times in a row after round '
+          f'{newest}, from where --resume goes on with {folder}.'
+        ) from error
       # All is a pure function of the checkpoint, so that the rounds since then
       # are played again to the same result, and r is stepped once.
       logging.warning('%s It goes on with a new worker.', error)
@@ -128,20 +194,22 @@ def _run(
 
 
 def _restore(
-  folder: pathlib.Path, server: engine_lib.Server
+  files: _Files, server: engine_lib.Server
 ) -> tuple[int, Progress]:
   """Returns the last saved round and state, and drops rows beyond it."""
   state = server.state
   nobody = np.zeros(len(state.rates), np.int64)
   progress = Progress(state, nobody, nobody)
-  checkpoint.remove_unfinished(folder / 'checkpoints')
+  for folder in (files.folder, files.checkpoints):
+    run_directory.remove_unfinished(folder)
   start = 0
-  found = checkpoint.load_latest(folder / 'checkpoints', progress)
+  found = checkpoint.load_latest(
+    files.checkpoints, progress, files.origin, files.rows
+  )
   if found is not None:
     start, progress = found
     server.state = progress.server
-  for name in _ROW_FILES:
-    run_directory.keep_rounds(folder / name, start)
+  run_directory.keep_rounds(files.folder / 'timing.csv', _TIMING, start)
   return start, progress
 
 
@@ -162,19 +230,33 @@ def _row(played: engine_lib.Round, t: int, k: int) -> dict[str, Any]:
   }
 
 
+@contextlib.contextmanager
+def _writing_events() -> Iterator[None]:
+  """Turns TensorFlow's errors of a full disk into those of Python."""
+  try:
+    yield
+  except tf.errors.OpError as error:
+    reason = error.message.partition('} ')[2] or error.message
+    raise OSError(reason.partition('\n')[0]) from error
+
+
 def _train(
   engine: engine_lib.Engine,
   server: engine_lib.Server,
   test: _Test,
-  folder: pathlib.Path,
+  files: _Files,
   start: int,
   progress: Progress,
   worker_pid: int,
+  is_guarded: bool,
 ) -> Progress:
   """Runs the rounds after `start` and writes their rows."""
-  config = engine.config
+  config, folder = engine.config, files.folder
+  left_out = _LeftOut(engine.packer.num_examples)
+  without_update = 0
   available, selected = progress.times_available, progress.times_selected
-  events = tf.summary.create_file_writer(str(folder / 'tensorboard'))
+  with _writing_events():
+    events = tf.summary.create_file_writer(str(folder / 'tensorboard'))
   bar = tqdm.trange(
     start + 1,
     config.rounds + 1,
@@ -192,12 +274,19 @@ def _train(
       available = available + played.available
       is_member = np.isin(np.arange(selected.size), played.cohort.clients)
       selected = selected + is_member
+      left_out.tell(played, t)
+      without_update = divergence.rounds_without_update(
+        without_update, *left_out.trained_and_finite(played)
+      )
       trained = time.perf_counter()
       is_last = t == config.rounds
       is_tested = t % config.eval_every == 0 or is_last
       is_saved = t % config.checkpoint_every == 0 or is_last
+      weights: list[np.ndarray] = []
+      test_losses: list[float] = []
       if is_tested or is_saved:
         progress = Progress(server.state, available, selected)
+        weights = tf.nest.flatten(_model_weights(progress.server))
       if is_tested:
         metrics = test.evaluate(
           _model_weights(progress.server), None if is_last else test.rows
@@ -205,28 +294,95 @@ def _train(
         del round_row['clients']
         row = {'round': t, **metrics._asdict(), **round_row}
         run_directory.append_row(folder / 'metrics.csv', row)
-        for name, value in row.items():
-          tf.summary.scalar(name, value, step=t)
+        with _writing_events():
+          for name, value in row.items():
+            tf.summary.scalar(name, value, step=t)
         bar.set_postfix(accuracy=f'{metrics.accuracy:.3f}')
+        test_losses = [metrics.loss, metrics.user_loss]
       evaluated = time.perf_counter()
+      if is_guarded:
+        problem = divergence.problem(without_update, weights, test_losses)
+        if problem is not None:
+          raise _diverged(problem, t, config, files)
+        # What may be the beginning of the end is not the last good state.
+        is_saved = is_last or (is_saved and without_update == 0)
       if is_saved:
-        events.flush()
-        for name in _ROW_FILES:
-          run_directory.sync_rows(folder / name)
-        checkpoint.save(folder / 'checkpoints', t, progress)
+        with _writing_events():
+          events.flush()
+        checkpoint.save(
+          files.checkpoints, t, progress, files.origin, files.rows
+        )
       saved = time.perf_counter()
       run_directory.append_row(
         folder / 'timing.csv',
-        {
-          'round': t,
-          'train_seconds': f'{trained - began:.6f}',
-          'eval_seconds': f'{evaluated - trained:.6f}',
-          'checkpoint_seconds': f'{saved - evaluated:.6f}',
-          'driver_mb': _memory_mb(os.getpid()),
-          'worker_mb': _memory_mb(worker_pid),
-        },
+        dict(
+          zip(
+            _TIMING,
+            (
+              t,
+              f'{trained - began:.6f}',
+              f'{evaluated - trained:.6f}',
+              f'{saved - evaluated:.6f}',
+              _memory_mb(os.getpid()),
+              _memory_mb(worker_pid),
+            ),
+          )
+        ),
       )
   return progress
+
+
+class _LeftOut:
+  """Names in the log the clients whose updates do not count."""
+
+  def __init__(self, num_examples: np.ndarray):
+    self._num_examples = num_examples
+    self._named: set[tuple[int, str]] = set()
+
+  def tell(self, played: engine_lib.Round, round_num: int) -> None:
+    """Names each client once for each reason, so that logs stay short."""
+    mask = played.metrics['selection']['left_out_clients']
+    by_reason: dict[str, list[int]] = {}
+    for client in np.flatnonzero(mask).tolist():
+      if client in played.failed:
+        reason = 'whose training fails'
+      elif self._num_examples[client] == 0:
+        reason = 'without examples'
+      else:
+        reason = 'whose update is not finite'
+      if (client, reason) not in self._named:
+        self._named.add((client, reason))
+        by_reason.setdefault(reason, []).append(client)
+    for reason, clients in by_reason.items():
+      logging.warning(
+        'Round %d leaves out clients %s: %s. This is said once of each.',
+        round_num,
+        reason,
+        ', '.join(map(str, clients)),
+      )
+
+  def trained_and_finite(self, played: engine_lib.Round) -> tuple[int, int]:
+    """Returns how many participants trained, and to a finite update."""
+    clients = played.cohort.clients
+    has_failed = np.isin(clients, played.failed)
+    trained = int(((self._num_examples[clients] > 0) & ~has_failed).sum())
+    measured = played.metrics['selection']
+    return trained, int(measured['participants'] - measured['left_out'])
+
+
+def _diverged(
+  problem: str, round_num: int, config: config_lib.Config, files: _Files
+) -> divergence.DivergenceError:
+  saved = checkpoint.rounds(files.checkpoints)
+  kept = 'No state had been saved before'
+  if saved:
+    kept = f'The last good state, after round {saved[-1]}, is in {files.folder}'
+  return divergence.DivergenceError(
+    f'The run has diverged in round {round_num} ({problem}); lower '
+    f'--client_learning_rate (it is {config.client_learning_rate:g}) or '
+    f'--server_learning_rate ({config.server_learning_rate:g}). {kept}; '
+    '--resume --on_divergence=continue goes on all the same.'
+  )
 
 
 def _memory_mb(pid: int) -> int:
@@ -268,4 +424,6 @@ def _write_final_files(
   trainable, non_trainable = _model_weights(server)
   arrays = {f'trainable_{i}': w for i, w in enumerate(trainable)}
   arrays |= {f'non_trainable_{i}': w for i, w in enumerate(non_trainable)}
-  np.savez(folder / 'model.npz', rates=server.rates, **arrays)
+  run_directory.write_atomically(
+    folder / 'model.npz', checkpoint.npz(rates=server.rates, **arrays)
+  )

@@ -1,6 +1,7 @@
 """Tests of `run_directory`."""
 
 import json
+import os
 import sys
 
 import pytest
@@ -38,13 +39,41 @@ def test_a_run_with_rows_needs_resume_and_the_same_settings(tmp_path):
     _claim(tmp_path, {**_SETTINGS, 'seed': 1}, resume=True)
 
 
+@pytest.mark.parametrize('name', ['f3ast-tff', 'tensorflow-federated'])
+def test_a_run_of_another_version_is_refused(name, tmp_path):
+  _claim(tmp_path)
+  (tmp_path / 'rounds.csv').write_text('round\n1\n')
+  path = tmp_path / 'config.json'
+  config = json.loads(path.read_text())
+  ours, config['versions'][name] = config['versions'][name], '0.0.1'
+  path.write_text(json.dumps(config))
+  with pytest.raises(run_directory.RunDirectoryError) as caught:
+    _claim(tmp_path, resume=True)
+  assert f"{name} is '0.0.1' there and {ours!r} here" in str(caught.value)
+  config['versions'] = {**config['versions'], name: ours, 'python': '3.99'}
+  path.write_text(json.dumps(config))
+  _claim(tmp_path, resume=True)  # Python's version makes no difference.
+
+
 def test_two_runs_cannot_share_a_folder(tmp_path):
   with run_directory.claim(tmp_path, _SETTINGS, False):
     with pytest.raises(run_directory.RunDirectoryError, match='in use'):
       _claim(tmp_path)
 
 
-@pytest.mark.parametrize('text', ['', '{', '[]', '{"settings": 3}', '\0'])
+@pytest.mark.parametrize(
+  'text',
+  [
+    '',
+    '{',
+    '[]',
+    '3',
+    '{"settings": 3}',
+    '{"settings": {}, "versions": 3}',
+    '\0',
+    '[' * 100_000,
+  ],
+)
 def test_a_broken_config_is_named(text, tmp_path):
   (tmp_path / 'config.json').write_text(text)
   (tmp_path / 'rounds.csv').write_text('round\n')
@@ -66,26 +95,29 @@ def test_rows_round_trip_exactly(tmp_path):
 @pytest.mark.parametrize(
   'text, expected',
   [
-    ('round,x\n1,a\n2,b\n3,c\n', 'round,x\n1,a\n2,b\n'),
-    ('round,x\n1,a\n2,b\n3', 'round,x\n1,a\n2,b\n'),
-    ('round,x\n1,a\n2,', 'round,x\n1,a\n'),
+    ('round,s\n1,.5\n2,.5\n3,.5\n', 'round,s\n1,.5\n2,.5\n'),
+    ('round,s\n1,.5\n2,.5\n3', 'round,s\n1,.5\n2,.5\n'),
+    ('round,s\n1,.5\n2,', 'round,s\n1,.5\n'),
+    ('round,s\n1,.5\n2,\x80\n', 'round,s\n1,.5\n'),
+    ('round,s\n1,.5\n' + '9' * 5000 + ',1\n', 'round,s\n1,.5\n'),
   ],
 )
 def test_rows_beyond_a_round_and_torn_ones_go(text, expected, tmp_path):
   path = tmp_path / 'rows.csv'
-  path.write_text(text)
-  run_directory.keep_rounds(path, 2)
+  path.write_bytes(text.encode('latin-1'))
+  run_directory.keep_rounds(path, ('round', 's'), 2)
   assert path.read_text() == expected
 
 
 @pytest.mark.parametrize(
-  'text', ['', 'rou', 'round,x\n', 'round,x\n1,', 'round,x\n5,a\n']
+  'text',
+  ['', 'rou', 'round,s\n', 'round,s\n1,', 'round,s\n5,1\n', 'round,x\n1,1\n'],
 )
 def test_a_file_without_a_whole_row_goes(text, tmp_path):
   path = tmp_path / 'rows.csv'
-  run_directory.keep_rounds(path, 2)  # Absent is fine.
+  run_directory.keep_rounds(path, ('round', 's'), 2)  # Absent is fine.
   path.write_text(text)
-  run_directory.keep_rounds(path, 2)
+  run_directory.keep_rounds(path, ('round', 's'), 2)
   assert not path.exists()
 
 
@@ -101,6 +133,37 @@ def test_write_atomically_leaves_no_temporary_file(tmp_path):
   run_directory.write_atomically(path, json.dumps([2]))
   assert path.read_text() == '[2]'
   assert [f.name for f in tmp_path.iterdir()] == ['a.json']
+
+
+def test_a_write_that_fails_leaves_the_old_file_and_no_other(
+  tmp_path, monkeypatch
+):
+  path = tmp_path / 'a.json'
+  path.write_text('old')
+
+  def fail(descriptor):
+    raise OSError(28, 'No space left on device')
+
+  monkeypatch.setattr(run_directory.os, 'fsync', fail)
+  with pytest.raises(OSError, match='No space'):
+    run_directory.write_atomically(path, 'new')
+  assert path.read_text() == 'old'
+  assert [f.name for f in tmp_path.iterdir()] == ['a.json']
+  with pytest.raises(run_directory.RunDirectoryError, match='No space left'):
+    _claim(tmp_path / 'run')
+
+
+@pytest.mark.parametrize('umask', [0o022, 0o077])
+def test_files_are_nobody_s_to_write_but_the_owner_s(umask, tmp_path):
+  before = os.umask(umask)
+  try:
+    _claim(tmp_path / 'run')
+    run_directory.append_row(tmp_path / 'run' / 'rows.csv', {'round': 1})
+  finally:
+    os.umask(before)
+  for path in (tmp_path / 'run', *(tmp_path / 'run').iterdir()):
+    everyone = 0o777 if path.is_dir() else 0o666
+    assert path.stat().st_mode & 0o777 == everyone & ~umask
 
 
 if __name__ == '__main__':

@@ -1,5 +1,6 @@
 """Tests of `training`: the pieces of a round, and short runs in process."""
 
+import dataclasses
 import sys
 import threading
 import time
@@ -9,8 +10,12 @@ import pandas as pd
 import psutil
 import pytest
 
+from f3ast_tff import checkpoint
 from f3ast_tff import config as config_lib
+from f3ast_tff import divergence
 from f3ast_tff import engine
+from f3ast_tff import run_directory
+from f3ast_tff import runtime
 from f3ast_tff import training
 from f3ast_tff.datasets import synthetic
 from f3ast_tff.models import softmax
@@ -130,6 +135,171 @@ def test_a_run_whose_worker_is_killed_ends_as_if_it_had_not_been(tmp_path):
     assert (tmp_path / 'killed' / name).read_bytes() == (
       tmp_path / 'whole' / name
     ).read_bytes()
+
+
+def _dying_at(monkeypatch, rounds, times):
+  """Makes the worker die when these rounds begin, so many times each."""
+  left = dict.fromkeys(rounds, times)
+  play, init = engine.Server.play, engine.Server.__init__
+
+  def remember(self, built, worker):
+    init(self, built, worker)
+    self.worker = worker
+
+  def die(self, round_num):
+    if left.get(round_num, 0) > 0:
+      left[round_num] -= 1
+      self.worker.process.kill()
+    return play(self, round_num)
+
+  monkeypatch.setattr(engine.Server, '__init__', remember)
+  monkeypatch.setattr(engine.Server, 'play', die)
+  return left
+
+
+def test_a_worker_that_always_dies_ends_the_run_with_the_cause(
+  tmp_path, monkeypatch
+):
+  task = engine.Task(synthetic.load(num_clients=8, seed=1), softmax.build())
+  left = _dying_at(monkeypatch, [5], times=99)
+  monkeypatch.setattr(training, '_WORKER_FAILURES', 3)
+  with pytest.raises(runtime.WorkerError) as caught:
+    training.run(_config(rounds=8, checkpoint_every=2), task, tmp_path)
+  assert left == {5: 96}
+  message = str(caught.value)
+  assert 'ended with exit code -9' in message
+  assert '3 times in a row after round 4' in message and '--resume' in message
+  assert checkpoint.rounds(tmp_path / 'checkpoints') == [2, 4]
+
+
+def test_rare_deaths_of_the_worker_are_not_held_against_a_run(
+  tmp_path, monkeypatch
+):
+  task = engine.Task(synthetic.load(num_clients=8, seed=1), softmax.build())
+  config = _config(rounds=8, checkpoint_every=2)
+  training.run(config, task, tmp_path / 'whole')
+  left = _dying_at(monkeypatch, [3, 5, 7], times=1)
+  monkeypatch.setattr(training, '_WORKER_FAILURES', 2)
+  training.run(config, task, tmp_path / 'killed')
+  assert left == {3: 0, 5: 0, 7: 0}
+  for name in ('rounds.csv', 'metrics.csv', 'clients.csv', 'model.npz'):
+    assert (tmp_path / 'killed' / name).read_bytes() == (
+      tmp_path / 'whole' / name
+    ).read_bytes()
+
+
+def _softmax_gradient(examples):
+  """The gradient of the mean loss at weights of zero, in plain NumPy."""
+  x, y = examples['x'].astype(np.float64), examples['y']
+  error = np.full((len(y), 10), 0.1)
+  error[np.arange(len(y)), y] -= 1
+  return x.T @ error / len(y), error.mean(axis=0)
+
+
+def _bad_clients():
+  """Clients: good, empty, NaN, one that fails, one example, infinite."""
+  dataset = synthetic.load(num_clients=6, seed=1)
+  train = [dict(examples) for examples in dataset.train]
+  train[1] = {name: array[:0] for name, array in train[1].items()}
+  train[2]['x'] = np.full_like(train[2]['x'], np.nan)
+  train[3]['y'] = np.full_like(train[3]['y'], 77)
+  train[4] = {name: array[:1] for name, array in train[4].items()}
+  train[5]['x'] = np.full_like(train[5]['x'], np.inf)
+  return dataclasses.replace(dataset, train=train)
+
+
+def test_bad_clients_are_named_and_left_out_and_the_others_count_as_ever(
+  tmp_path, caplog
+):
+  dataset = _bad_clients()
+  config = _config(
+    avail='always',
+    clients_per_round='6',
+    rounds=1,
+    batch_size=int(dataset.num_examples.max()),  # One step each.
+  )
+  training.run(config, engine.Task(dataset, softmax.build()), tmp_path)
+  (row,) = pd.read_csv(tmp_path / 'rounds.csv').to_dict('records')
+  assert (row['selected'], row['left_out']) == (6, 4)
+  # By hand: one step of clients 0 and 4, with weights p / r(1).
+  p = dataset.num_examples / dataset.num_examples.sum()
+  r = 0.999 * np.minimum(1, 6 * p) + 0.001
+  kernel, bias = 0, 0
+  for k in (0, 4):
+    of_kernel, of_bias = _softmax_gradient(dataset.train[k])
+    kernel = kernel - p[k] / r[k] * 0.002 * of_kernel
+    bias = bias - p[k] / r[k] * 0.002 * of_bias
+  model = np.load(tmp_path / 'model.npz')
+  np.testing.assert_allclose(model['trainable_0'], kernel, atol=1e-7)
+  np.testing.assert_allclose(model['trainable_1'], bias, atol=1e-7)
+  np.testing.assert_allclose(model['rates'], r, rtol=1e-12)
+  assert row['sum_of_weights'] == pytest.approx((p / r)[[0, 4]].sum(), 1e-6)
+  log = '\n'.join(caplog.messages)
+  assert 'Round 1 leaves out clients without examples: 1.' in log
+  assert 'Round 1 leaves out clients whose update is not finite: 2, 5.' in log
+  assert 'Round 1 leaves out clients whose training fails: 3.' in log
+
+
+def test_power_of_choice_ranks_a_client_that_fails_below_all(tmp_path):
+  config = _config(
+    algorithm='power_of_choice',
+    avail='always',
+    clients_per_round='1',
+    rounds=3,
+  )
+  task = engine.Task(_bad_clients(), softmax.build())
+  training.run(config, task, tmp_path)
+  rounds = pd.read_csv(tmp_path / 'rounds.csv')
+  assert not rounds['clients'].isin([2, 3, 5]).any()
+
+
+def test_a_run_that_diverges_stops_with_its_last_good_state(tmp_path):
+  task = engine.Task(synthetic.load(num_clients=8, seed=1), softmax.build())
+  config = _config(
+    rounds=100,
+    eval_every=100,
+    checkpoint_every=1,
+    client_learning_rate=1e38,
+    avail='always',
+  )
+  with pytest.raises(divergence.DivergenceError) as caught:
+    training.run(config, task, tmp_path)
+  message = str(caught.value)
+  assert 'lower --client_learning_rate (it is 1e+38)' in message
+  played = len(pd.read_csv(tmp_path / 'rounds.csv'))
+  assert played <= 20
+  for round_num in checkpoint.rounds(tmp_path / 'checkpoints'):
+    path = tmp_path / 'checkpoints' / f'round_{round_num}.npz'
+    with np.load(path) as arrays:
+      for name in arrays.files:
+        assert np.isfinite(arrays[name]).all()
+  # And the user may insist.
+  config = dataclasses.replace(config, rounds=played + 3)
+  training.run(config, task, tmp_path / 'on', stop_if_diverged=False)
+  assert len(pd.read_csv(tmp_path / 'on' / 'rounds.csv')) == played + 3
+
+
+def test_a_test_loss_that_is_not_finite_stops_a_run(tmp_path):
+  dataset = synthetic.load(num_clients=8, seed=1)
+  test = {**dataset.test, 'x': np.full_like(dataset.test['x'], np.nan)}
+  dataset = dataclasses.replace(dataset, test=test)
+  config = _config(rounds=10, eval_every=4, checkpoint_every=3)
+  with pytest.raises(divergence.DivergenceError) as caught:
+    training.run(config, engine.Task(dataset, softmax.build()), tmp_path)
+  message = str(caught.value)
+  assert 'in round 4 (the test loss is nan)' in message
+  assert 'The last good state, after round 3, is in' in message
+
+
+def test_other_data_are_refused(tmp_path):
+  config, model = _config(rounds=2), softmax.build()
+  data = synthetic.load(num_clients=8, seed=1)
+  training.run(config, engine.Task(data, model), tmp_path)
+  before = (tmp_path / 'rounds.csv').read_bytes()
+  data.train[3]['x'][0, 0] += 1
+  with pytest.raises(run_directory.RunDirectoryError, match='the data set is'):
+    training.run(config, engine.Task(data, model), tmp_path)
+  assert (tmp_path / 'rounds.csv').read_bytes() == before
 
 
 def test_more_clients_per_round_than_there_are(tmp_path):

@@ -14,6 +14,7 @@ import pandas as pd  # noqa: E402
 from f3ast_tff import config as config_lib  # noqa: E402
 from f3ast_tff import run_directory  # noqa: E402
 from f3ast_tff.report import run_summary  # noqa: E402
+from f3ast_tff.report import run_tables  # noqa: E402
 
 # How each method looks: its name, colour and line.
 STYLES: Mapping[str, tuple[str, str, str]] = {
@@ -86,11 +87,24 @@ def _labels(all_settings: Sequence[Mapping[str, Any]]) -> list[str]:
   return labels
 
 
+def _settings(folder: pathlib.Path) -> Mapping[str, Any]:
+  """Returns the settings of a run, which name a method and a seed."""
+  settings = run_directory.read_config(folder)['settings']
+  try:
+    config_lib.method_name(settings)
+    is_sound = type(settings['seed']) is int
+  except (KeyError, TypeError, ValueError):
+    is_sound = False
+  if not is_sound:
+    raise run_directory.RunDirectoryError(
+      f'{folder / "config.json"} names no method or no seed; leave it out.'
+    )
+  return settings
+
+
 def load(folders: Sequence[pathlib.Path]) -> pd.DataFrame:
   """Returns the metrics of finished runs, with their method and seed."""
-  all_settings = [
-    run_directory.read_config(folder)['settings'] for folder in folders
-  ]
+  all_settings = [_settings(folder) for folder in folders]
   frames = []
   for folder, settings, label in zip(
     folders, all_settings, _labels(all_settings)
@@ -99,11 +113,11 @@ def load(folders: Sequence[pathlib.Path]) -> pd.DataFrame:
       raise ValueError(
         f'{folder} is a run on sample data, not a result; leave it out.'
       )
-    metrics = pd.read_csv(folder / 'metrics.csv')
-    # One round's sum of weights is noise; the mean up to here is what counts.
-    rounds = pd.read_csv(folder / 'rounds.csv').set_index('round')
-    recent = rounds['sum_of_weights'].rolling(run_summary.LAST_ROUNDS, 1).mean()
-    metrics['sum_of_weights'] = recent.loc[metrics['round']].to_numpy()
+    metrics = run_tables.with_recent_weights(
+      run_tables.read(folder / 'metrics.csv', ('round', *_COLUMNS)),
+      run_tables.read(folder / 'rounds.csv', ('round', 'sum_of_weights')),
+      run_summary.LAST_ROUNDS,
+    )
     frames.append(metrics.assign(algorithm=label, seed=settings['seed']))
   return pd.concat(frames, ignore_index=True)
 

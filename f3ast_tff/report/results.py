@@ -17,6 +17,7 @@ import pandas as pd
 from f3ast_tff import run_directory
 from f3ast_tff.report import names
 from f3ast_tff.report import run_summary
+from f3ast_tff.report import run_tables
 
 
 class ResultError(ValueError):
@@ -58,6 +59,13 @@ class Key:
 
 _KEY_FIELDS = [field.name for field in dataclasses.fields(Key)]
 _COLUMNS = list(names.METRICS)
+_NUMBERS = (
+  'wall_seconds',
+  'mean_sum_of_weights',
+  'rounds_with_fewer_than_k',
+  'empty_rounds',
+  'updates_left_out',
+)
 
 
 def path_of(root: pathlib.Path, key: Key) -> pathlib.Path:
@@ -91,12 +99,16 @@ def from_run(folder: pathlib.Path, key: Key, command: str) -> dict[str, Any]:
     What the cell's file holds.
   """
   config = run_directory.read_config(folder)
-  metrics = pd.read_csv(folder / 'metrics.csv')
-  rounds = pd.read_csv(folder / 'rounds.csv').set_index('round')
-  timing = pd.read_csv(folder / 'timing.csv')
-  # One round's sum of weights is noise; the mean up to here is what counts.
-  recent = rounds['sum_of_weights'].rolling(run_summary.LAST_ROUNDS, 1).mean()
-  metrics['sum_of_weights'] = recent.loc[metrics['round']].to_numpy()
+  rounds = run_tables.read(
+    folder / 'rounds.csv',
+    ('round', 'k', 'selected', 'empty', 'left_out', 'sum_of_weights'),
+  )
+  metrics = run_tables.with_recent_weights(
+    run_tables.read(folder / 'metrics.csv', ('round', *_COLUMNS)),
+    rounds,
+    run_summary.LAST_ROUNDS,
+  )
+  timing = run_tables.read(folder / 'timing.csv', ('round', 'train_seconds'))
   seconds = timing.filter(like='_seconds').to_numpy().sum()
   return {
     'cell': dataclasses.asdict(key),
@@ -171,22 +183,65 @@ def read(path: pathlib.Path) -> dict[str, Any]:
   try:
     result = json.loads(path.read_text())
     key = Key(**result['cell'])
-    lengths = {len(result['metrics'][c]) for c in ('round', *_COLUMNS)}
+    _check_types(result)
+    settings = result['settings']
     is_sound = (
-      len(lengths) == 1
-      and min(lengths) > 0
-      and path.as_posix().endswith(f'{key.name}.json')
-      and result['settings']['seed'] == key.seed
-      and result['settings']['avail'] == key.avail
-      and result['settings']['algorithm'] == key.method
+      path.as_posix().endswith(f'{key.name}.json')
+      and settings['seed'] == key.seed
+      and settings['avail'] == key.avail
+      and settings['algorithm'] == key.method
     )
-  except (OSError, ValueError, KeyError, TypeError) as error:
-    raise ResultError(f'{path} is not a result file ({error!r}).') from error
+  except (
+    OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError
+  ) as error:
+    reason = repr(error).partition('\n')[0]
+    raise ResultError(f'{path} is not a result file ({reason}).') from error
   if not is_sound:
     raise ResultError(
       f'{path} is not the result that its name says; make it again.'
     )
   return result
+
+
+def _check(is_so: bool, what: str) -> None:
+  if not is_so:
+    raise TypeError(f'{what} is not what it should be')
+
+
+def _is_number(value: Any) -> bool:
+  return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _check_types(result: Mapping[str, Any]) -> None:
+  """Raises a TypeError unless all that is looked at later has its type."""
+  for name, value in result['cell'].items():
+    kind = int if name == 'seed' else str
+    _check(type(value) is kind, f'cell.{name}')
+  for name in ('revision', 'command'):
+    _check(isinstance(result[name], str), name)
+  for name in ('settings', 'versions', 'metrics'):
+    _check(isinstance(result[name], dict), name)
+  settings, metrics = result['settings'], result['metrics']
+  for name, value in (
+    *((name, result[name]) for name in _NUMBERS),
+    *((name, settings[name]) for name in ('rounds', 'server_learning_rate')),
+  ):
+    _check(_is_number(value), name)
+  for name, value in settings.items():
+    _check(not isinstance(value, (list, dict)), f'settings.{name}')
+  _check(set(metrics) == {'round', *_COLUMNS}, 'metrics')
+  for name, values_ in metrics.items():
+    _check(
+      isinstance(values_, list)
+      and len(values_) == len(metrics['round']) > 0
+      and all(map(_is_number, values_)),
+      f'metrics.{name}',
+    )
+  tested = metrics['round']
+  _check(
+    all(type(t) is int for t in tested) and tested == sorted(set(tested)),
+    'metrics.round',
+  )
 
 
 def read_all(root: pathlib.Path) -> list[dict[str, Any]]:

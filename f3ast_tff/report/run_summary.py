@@ -1,5 +1,6 @@
 """The picture and the closing words of one run, from its files."""
 
+import io
 import pathlib
 
 import matplotlib
@@ -12,6 +13,7 @@ import pandas as pd  # noqa: E402
 
 from f3ast_tff import config as config_lib  # noqa: E402
 from f3ast_tff import run_directory  # noqa: E402
+from f3ast_tff.report import run_tables  # noqa: E402
 
 LAST_ROUNDS = 100  # One round's accuracy is noise; so a mean of these.
 
@@ -28,8 +30,12 @@ def last_rounds(metrics: pd.DataFrame) -> pd.DataFrame:
 
 def draw(folder: pathlib.Path, dataset_name: str) -> None:
   """Draws `summary.png`: accuracy over rounds, and who took part."""
-  metrics = pd.read_csv(folder / 'metrics.csv')
-  clients = pd.read_csv(folder / 'clients.csv').sort_values('p')
+  metrics = run_tables.read(
+    folder / 'metrics.csv', ('round', 'accuracy', 'user_accuracy')
+  )
+  clients = run_tables.read(
+    folder / 'clients.csv', ('p', 'times_available', 'times_selected', 'rate')
+  ).sort_values('p')
   settings = run_directory.read_config(folder)['settings']
   num_rounds = settings['rounds']
   figure, (left, right) = plt.subplots(
@@ -66,15 +72,18 @@ def draw(folder: pathlib.Path, dataset_name: str) -> None:
     f'{settings["avail"]}, '
     f'K = {settings["clients_per_round"]}, seed {settings["seed"]}'
   )
-  figure.savefig(folder / 'summary.png', dpi=120)
+  content = io.BytesIO()
+  figure.savefig(content, format='png', dpi=120)
+  run_directory.write_atomically(folder / 'summary.png', content.getbuffer())
   plt.close(figure)
 
 
 def text(folder: pathlib.Path, dataset_name: str, seconds: float) -> str:
   """Returns the summary that a run prints at its end."""
-  metrics = pd.read_csv(folder / 'metrics.csv')
-  rounds = pd.read_csv(folder / 'rounds.csv')
-  timing = pd.read_csv(folder / 'timing.csv')
+  metrics, rounds, timing = (
+    run_tables.read(folder / f'{name}.csv', ('round',))
+    for name in ('metrics', 'rounds', 'timing')
+  )
   settings = run_directory.read_config(folder)['settings']
   end, late = metrics.iloc[-1], last_rounds(metrics)
   per_round = 1000 * timing['train_seconds'].median()

@@ -3,8 +3,8 @@
 import json
 import os
 import pathlib
-import random
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -93,27 +93,6 @@ def test_same_seed_same_files_other_seed_other_files(reference, tmp_path):
     assert (other / name).read_bytes() != (folder / name).read_bytes()
 
 
-def test_killed_and_resumed_run_leaves_the_same_files(reference, tmp_path):
-  folder, _, _ = reference
-  flags = (*_TINY, '--checkpoint_every=9', f'--output_dir={tmp_path / "run"}')
-  kill_at = random.Random(time.time_ns()).randint(1, 38)
-  process = _start(*flags)
-  rounds = tmp_path / 'run' / 'rounds.csv'
-  while process.poll() is None:
-    if rounds.exists() and rounds.read_text().count('\n') > kill_at:
-      process.send_signal(signal.SIGKILL)
-      break
-    time.sleep(0.002)
-  process.communicate(timeout=60)
-  assert process.returncode == -signal.SIGKILL, f'not killed at {kill_at}'
-  code, _, errors = _run(*flags, '--resume')
-  assert code == 0, errors
-  same = _contents(tmp_path / 'run') == _contents(folder)
-  assert same, f'killed at {kill_at}'
-  # The checkpoints that a resumed run starts from are pruned.
-  assert len(list((tmp_path / 'run' / 'checkpoints').iterdir())) <= 3
-
-
 def test_another_run_is_never_overwritten(reference):
   folder, _, _ = reference
   before = _contents(folder)
@@ -127,6 +106,34 @@ def test_another_run_is_never_overwritten(reference):
     assert (code, output) == (2, '')
     assert message in errors and errors.count('\n') == 1
   assert _contents(folder) == before
+
+
+def test_a_damaged_config_and_another_version_are_refused(reference, tmp_path):
+  folder = tmp_path / 'run'
+  shutil.copytree(reference[0], folder)
+  before = _contents(folder)
+  path = folder / 'config.json'
+  text = path.read_text()
+  for damaged, message in (
+    (text[:-9], 'is not the config.json of a run'),
+    (
+      re.sub('"f3ast-tff": "[^"]*"', '"f3ast-tff": "0.0.1"', text),
+      "f3ast-tff is '0.0.1' there and",
+    ),
+  ):
+    path.write_text(damaged)
+    code, output, errors = _run(*_TINY, '--resume', f'--output_dir={folder}')
+    assert (code, output) == (2, '')
+    assert message in errors and errors.count('\n') == 1
+    assert path.read_text() == damaged
+  assert _contents(folder) == before
+
+
+def test_a_flag_file_that_is_no_text_is_one_sentence(tmp_path):
+  (tmp_path / 'x.flags').write_bytes(b'--seed=1\n\x80\xff')
+  code, output, errors = _run(f'--flagfile={tmp_path / "x.flags"}')
+  assert (code, output) == (2, '')
+  assert 'is not a text file' in errors and errors.count('\n') == 1
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,81 @@
+"""The CSV files of a run, read with care: they may be damaged or foreign."""
+
+from collections.abc import Sequence
+import pathlib
+import warnings
+
+import numpy as np
+import pandas as pd
+
+from f3ast_tff import run_directory
+
+
+def read(path: pathlib.Path, columns: Sequence[str]) -> pd.DataFrame:
+  """Reads a table of numbers.
+
+  Args:
+    path: The file.
+    columns: The columns that it must have, with a number in each row; rounds
+      must ascend.
+
+  Returns:
+    The whole table.
+
+  Raises:
+    RunDirectoryError: If it is not such a file.
+  """
+
+  def error(reason: str) -> run_directory.RunDirectoryError:
+    return run_directory.RunDirectoryError(
+      f'{path} is not the file of a run that it should be ({reason}); resume '
+      'the run to its end, or make it again.'
+    )
+
+  try:
+    with warnings.catch_warnings():
+      # Rows that are longer than the header.
+      warnings.simplefilter('error', pd.errors.ParserWarning)
+      table = pd.read_csv(path, index_col=False)
+  except (
+    OSError, ValueError, OverflowError, MemoryError, pd.errors.ParserWarning
+  ) as reason:
+    raise error(str(reason).partition('\n')[0]) from reason
+  if table.empty:
+    raise error('it has no rows')
+  for column in columns:
+    if column not in table:
+      raise error(f'it has no column {column}')
+    kind = table[column].dtype.kind
+    if kind not in 'if' or (column == 'round' and kind != 'i'):
+      raise error(f'column {column} has values that are no numbers')
+  if 'round' in columns and not (np.diff(table['round']) > 0).all():
+    raise error('its rounds do not ascend')
+  return table
+
+
+def with_recent_weights(
+  metrics: pd.DataFrame, rounds: pd.DataFrame, window: int
+) -> pd.DataFrame:
+  """Returns metrics with the mean sum of weights up to each test.
+
+  Args:
+    metrics: The table of tests.
+    rounds: The table of rounds.
+    window: Over how many rounds; one round's sum of weights is noise.
+
+  Returns:
+    The metrics with another column `sum_of_weights`.
+
+  Raises:
+    RunDirectoryError: If a test is of a round that is not there.
+  """
+  sums = rounds.set_index('round')['sum_of_weights']
+  recent = sums.rolling(window, 1).mean()
+  if not metrics['round'].isin(recent.index).all():
+    raise run_directory.RunDirectoryError(
+      'A run has a test in metrics.csv of a round that its rounds.csv does not '
+      'have; make it again.'
+    )
+  return metrics.assign(
+    sum_of_weights=recent.loc[metrics['round']].to_numpy()
+  )

@@ -1,0 +1,63 @@
+"""Tests of `federated`."""
+
+import dataclasses
+import sys
+
+import numpy as np
+import pytest
+
+from f3ast_tff.datasets import federated
+from f3ast_tff.datasets import synthetic
+
+_DATA = synthetic.load(num_clients=4, seed=1)
+
+
+def _changed(**changes):
+  return federated.fingerprint(dataclasses.replace(_DATA, **changes))
+
+
+def test_equal_data_have_equal_fingerprints():
+  again = synthetic.load(num_clients=4, seed=1)
+  assert federated.fingerprint(again) == federated.fingerprint(_DATA)
+  assert federated.fingerprint(_DATA).startswith('4 clients, sha256 ')
+
+
+def _one_bit(array):
+  array = array.copy()
+  array.view(np.uint8).reshape(-1)[-1] ^= 1
+  return array
+
+
+def test_whatever_differs_shows():
+  first, *others = _DATA.train
+  prints = [
+    federated.fingerprint(_DATA),
+    _changed(train=[{**first, 'x': _one_bit(first['x'])}, *others]),
+    _changed(train=[{**first, 'y': _one_bit(first['y'])}, *others]),
+    _changed(train=[*others, first]),
+    _changed(train=others),
+    # The same bytes, divided otherwise.
+    _changed(
+      train=[
+        {name: a[:-1] for name, a in first.items()},
+        {n: np.concatenate([first[n][-1:], a]) for n, a in others[0].items()},
+        *others[1:],
+      ]
+    ),
+    _changed(train=[{**first, 'y': first['y'].view(np.uint32)}, *others]),
+    _changed(test={**_DATA.test, 'y': _one_bit(_DATA.test['y'])}),
+    _changed(test_owner=_one_bit(_DATA.test_owner)),
+  ]
+  assert len(set(prints)) == len(prints)
+
+
+def test_data_without_any_example_are_refused():
+  nothing = {name: array[:0] for name, array in _DATA.test.items()}
+  with pytest.raises(ValueError, match='has no training examples at all'):
+    _changed(train=[nothing, nothing])
+  with pytest.raises(ValueError, match='has no test examples at all'):
+    _changed(test=nothing, test_owner=_DATA.test_owner[:0])
+
+
+if __name__ == '__main__':
+  sys.exit(pytest.main([__file__, *sys.argv[1:]]))

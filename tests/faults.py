@@ -1,0 +1,367 @@
+"""Kills runs at random instants, resumes them, and compares what they leave.
+
+  python -m tests.faults --trials=50
+  python -m tests.faults --soak
+
+A run that nobody disturbs is the reference. In each trial the same run is
+killed with SIGKILL, once or more: the driver at a random instant, the driver
+inside of one of its writes, or the worker. It is resumed until it has finished,
+and then all of its result files must equal those of the reference, bit for bit.
+The exit code is 1 if one does not.
+
+The soak is one long run whose worker is killed every 200 rounds on average.
+
+Drivers are forks of this process, which has imported TensorFlow already: that
+is most of what a start takes. They are the real programs otherwise.
+"""
+
+import collections
+from collections.abc import Sequence
+import contextlib
+import os
+import pathlib
+import random
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from typing import Any, Callable, NamedTuple, Optional
+
+# Before anything imports TensorFlow.
+os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
+
+from absl import app  # noqa: E402
+from absl import flags  # noqa: E402
+import psutil  # noqa: E402
+import tqdm  # noqa: E402
+
+from f3ast_tff import checkpoint  # noqa: E402
+
+# What a driver would import, so that its forks need not.
+from f3ast_tff import training  # noqa: E402, F401
+from f3ast_tff.datasets import synthetic  # noqa: E402, F401
+from f3ast_tff.models import softmax  # noqa: E402, F401
+from f3ast_tff.report import run_summary  # noqa: E402, F401
+from tests import kill_inside  # noqa: E402
+
+# Names that the experiments, whose flags are defined in the forks, do not have.
+_TRIALS = flags.DEFINE_integer('trials', 50, 'How many.', lower_bound=1)
+_SOAK = flags.DEFINE_bool('soak', False, 'One long run instead of trials.')
+_NUM_ROUNDS = flags.DEFINE_integer(
+  'num_rounds', None, 'Rounds of a run; by default 40, and 3000 for the soak.'
+)
+_CHANCE = flags.DEFINE_integer('chance', 0, 'Decides when to kill.')
+_KEEP = flags.DEFINE_string(
+  'keep', None, 'A new folder for all runs; by default they are thrown away.'
+)
+
+KINDS = ('driver', 'write', 'worker')
+_EXACT_FILES = ('metrics.csv', 'rounds.csv', 'clients.csv', 'model.npz')
+_MEAN_GAP = 200  # Rounds between two kills of the soak.
+# Seconds that one run may take before a trial has failed.
+_PATIENCE, _SOAK_PATIENCE = 900, 14400
+
+
+class Run(NamedTuple):
+  """A run that is to be killed.
+
+  Attributes:
+    folder: Its folder; its log and more are beside it.
+    flags: What is told to the driver.
+  """
+
+  folder: pathlib.Path
+  flags: tuple[str, ...]
+
+  @property
+  def log(self) -> pathlib.Path:
+    return self.folder.with_suffix('.log')
+
+  @property
+  def epitaph(self) -> pathlib.Path:
+    return self.folder.with_suffix('.epitaph')
+
+  @property
+  def rounds(self) -> int:
+    """How many rounds have been recorded."""
+    try:
+      text = (self.folder / 'rounds.csv').read_bytes()
+    except FileNotFoundError:
+      return 0
+    return max(0, text.count(b'\n') - 1)
+
+
+def _drive(run: Run, fatal: Optional[int], chance: random.Random) -> None:
+  """Becomes a driver; never returns."""
+  code: Any = 1
+  try:
+    os.setpgid(0, 0)  # Ctrl-C is for the harness, which ends its drivers.
+    log = os.open(run.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    writes = kill_inside.Writes(run.folder, fatal, chance, run.epitaph)
+    from experiments import synthetic as experiment
+
+    sys.argv = [
+      'synthetic', *run.flags, '--resume', f'--output_dir={run.folder}'
+    ]
+    try:
+      experiment.main()
+    except SystemExit as end:
+      code = end.code or 0
+    if code == 0:
+      run.epitaph.write_text(str(writes.count))
+  finally:
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code if isinstance(code, int) else 1)
+
+
+class Driver:
+  """A driver that runs."""
+
+  def __init__(
+    self,
+    run: Run,
+    fatal: Optional[int] = None,
+    chance: Optional[random.Random] = None,
+    patience: float = _PATIENCE,
+  ):
+    run.epitaph.unlink(missing_ok=True)
+    self._pid = os.fork()
+    if self._pid == 0:
+      _drive(run, fatal, chance or random.Random(0))
+    self._code: Optional[int] = None
+    self._deadline = time.monotonic() + patience
+
+  def poll(self) -> Optional[int]:
+    """Returns the exit code, None as long as it runs."""
+    if self._code is None:
+      pid, status = os.waitpid(self._pid, os.WNOHANG)
+      if pid:
+        self._code = os.waitstatus_to_exitcode(status)
+      elif time.monotonic() > self._deadline:
+        self.kill()
+    return self._code
+
+  def wait(self) -> int:
+    while self.poll() is None:
+      time.sleep(0.01)
+    return self._code
+
+  def kill(self) -> None:
+    with contextlib.suppress(ProcessLookupError):
+      os.kill(self._pid, signal.SIGKILL)
+
+  def kill_worker(self) -> bool:
+    """Kills the worker; returns whether there was one."""
+    killed = False
+    with contextlib.suppress(psutil.Error):
+      for child in psutil.Process(self._pid).children():
+        if child.name() == 'worker_binary':
+          child.kill()
+          killed = True
+    return killed
+
+
+def _wait_until(driver: Driver, is_so: Callable[[], bool]) -> None:
+  while driver.poll() is None and not is_so():
+    time.sleep(0.001)
+
+
+def _wait_for_random_instant(
+  driver: Driver, run: Run, num_rounds: int, chance: random.Random
+) -> None:
+  """Returns at some instant of the start, of the rounds, or of the end."""
+  if chance.random() < 0.2:
+    end = time.monotonic() + chance.uniform(0, 5)
+    _wait_until(driver, lambda: time.monotonic() > end)
+    return
+  target = chance.randint(1, num_rounds)
+  _wait_until(driver, lambda: run.rounds >= target)
+  end = time.monotonic() + chance.uniform(0, 0.06)
+  _wait_until(driver, lambda: time.monotonic() > end)
+
+
+class Outcome(NamedTuple):
+  """How a trial ended.
+
+  Attributes:
+    kills: Where somebody died.
+    num_runs: How many drivers it took.
+    problem: What is wrong; empty if all files are as in the reference.
+  """
+
+  kills: list[str]
+  num_runs: int
+  problem: str
+
+
+def contents(folder: pathlib.Path) -> dict[str, bytes]:
+  """Returns the names of all files of a run, and what is to be exact."""
+  found = {
+    path.relative_to(folder).as_posix(): b''
+    for path in folder.rglob('*')
+    if path.is_file() and 'tensorboard' not in path.parts
+  }
+  newest = checkpoint.rounds(folder / 'checkpoints')[-1:]
+  exact = [*_EXACT_FILES, *(f'checkpoints/round_{t}.npz' for t in newest)]
+  found.update((name, (folder / name).read_bytes()) for name in exact)
+  return found
+
+
+def difference(folder: pathlib.Path, reference: dict[str, bytes]) -> str:
+  """Returns in what a run differs from the reference, as text."""
+  try:
+    found = contents(folder)
+  except OSError as error:
+    return str(error)
+  names = sorted(
+    name
+    for name in {**found, **reference}
+    if found.get(name) != reference.get(name)
+  )
+  return f'other content: {", ".join(names)}' if names else ''
+
+
+def trial(
+  kind: str,
+  run: Run,
+  num_rounds: int,
+  num_writes: int,
+  reference: dict[str, bytes],
+  chance: random.Random,
+) -> Outcome:
+  """Kills and resumes a run until it has finished."""
+  kills: list[str] = []
+  kills_left = chance.choice((1, 1, 1, 2, 3))
+  num_runs = 0
+  while True:
+    num_runs += 1
+    fatal = None
+    if kind == 'write' and kills_left:
+      fatal = chance.randint(1, num_writes)
+    driver = Driver(run, fatal, chance)
+    if kind == 'driver' and kills_left:
+      _wait_for_random_instant(driver, run, num_rounds, chance)
+      driver.kill()
+    while kind == 'worker' and kills_left and driver.poll() is None:
+      _wait_for_random_instant(driver, run, num_rounds, chance)
+      if driver.kill_worker():
+        kills_left -= 1
+        kills.append('worker')
+    code = driver.wait()
+    if code == 0:
+      return Outcome(kills, num_runs, difference(run.folder, reference))
+    if code == -signal.SIGKILL and kind != 'worker':
+      kills_left -= 1
+      where = run.epitaph.read_text() if run.epitaph.exists() else 'driver'
+      kills.append(where)
+    # A worker that died as it started is not started again; the user resumes.
+    elif kind != 'worker' or num_runs > 5:
+      last = run.log.read_text().strip().rpartition('\n')[2]
+      return Outcome(kills, num_runs, f'exit code {code}: {last}')
+
+
+def _flags(num_rounds: int, every: int) -> tuple[str, ...]:
+  return (
+    '--num_clients=20',
+    f'--rounds={num_rounds}',
+    f'--eval_every={every + 1}',
+    f'--checkpoint_every={every}',
+    '--algorithm=f3ast_adam',
+  )
+
+
+def _reference(folder: pathlib.Path, options: tuple[str, ...]) -> Run:
+  run = Run(folder / 'reference', options)
+  if Driver(run, patience=_SOAK_PATIENCE).wait() != 0:
+    sys.exit(f'error: the reference failed: {run.log.read_text()}')
+  return run
+
+
+def _place(name: str) -> str:
+  """Returns a place of death without numbers, for the table."""
+  return name.translate({ord(digit): None for digit in '0123456789'})
+
+
+def run_trials(folder: pathlib.Path, num_rounds: int) -> int:
+  """Runs all trials and prints how they went; returns how many failed."""
+  options = _flags(num_rounds, 5)
+  reference_run = _reference(folder, options)
+  num_writes = int(reference_run.epitaph.read_text())
+  reference = contents(reference_run.folder)
+  outcomes: dict[str, list[Outcome]] = collections.defaultdict(list)
+  for number in tqdm.trange(_TRIALS.value, unit='trial', disable=None):
+    kind = KINDS[number % len(KINDS)]
+    run = Run(folder / f'trial{number}', options)
+    chance = random.Random(f'{_CHANCE.value} {number}')
+    outcome = trial(kind, run, num_rounds, num_writes, reference, chance)
+    outcomes[kind].append(outcome)
+    if outcome.problem:
+      tqdm.tqdm.write(f'trial {number} ({kind}): {outcome.problem}')
+    elif _KEEP.value is None:
+      shutil.rmtree(run.folder)
+  everything = [outcome for kind in outcomes.values() for outcome in kind]
+  num_equal = sum(not outcome.problem for outcome in everything)
+  places = collections.Counter(
+    _place(place) for outcome in everything for place in outcome.kills
+  )
+  print(f'a run of {num_rounds} rounds makes {num_writes} writes')
+  for kind, some in outcomes.items():
+    print(
+      f'  {kind:<7} {sum(not o.problem for o in some)} of {len(some)} equal, '
+      f'{sum(len(o.kills) for o in some)} kills, '
+      f'{sum(o.num_runs for o in some)} starts'
+    )
+  for place, count in sorted(places.items(), key=lambda p: (-p[1], p[0])):
+    print(f'    killed in {place}: {count}')
+  print(f'{num_equal} of {len(everything)} trials equal the reference')
+  return len(everything) - num_equal
+
+
+def soak(folder: pathlib.Path, num_rounds: int) -> int:
+  """Runs long with a worker that is often killed; returns 1 if that fails."""
+  options = _flags(num_rounds, 20)
+  reference = contents(_reference(folder, options).folder)
+  chance = random.Random(_CHANCE.value)
+  run = Run(folder / 'soak', options)
+  driver = Driver(run, patience=_SOAK_PATIENCE)
+  kills: list[int] = []
+  target, most = chance.expovariate(1 / _MEAN_GAP), 0
+  with tqdm.tqdm(total=num_rounds, unit='round', disable=None) as bar:
+    while driver.poll() is None:
+      now = max(most, run.rounds)
+      bar.update(now - most)
+      most = now
+      if most >= target and driver.kill_worker():
+        kills.append(most)
+        target = most + chance.expovariate(1 / _MEAN_GAP)
+      time.sleep(0.005)
+  problem = f'exit code {driver.wait()}: {run.log.read_text()[-500:]}'
+  if driver.wait() == 0:
+    problem = difference(run.folder, reference)
+  print(
+    f'{num_rounds} rounds, {len(kills)} kills of the worker, after rounds '
+    f'{", ".join(map(str, kills))}'
+  )
+  print(problem or 'all files equal those of a run that was left alone')
+  return int(bool(problem))
+
+
+def main(argv: Sequence[str]) -> None:
+  """Runs trials or the soak."""
+  del argv
+  with tempfile.TemporaryDirectory() as scratch:
+    folder = pathlib.Path(_KEEP.value or scratch)
+    folder.mkdir(parents=True, exist_ok=True)
+    if _SOAK.value:
+      failures = soak(folder, _NUM_ROUNDS.value or 3000)
+    else:
+      failures = run_trials(folder, _NUM_ROUNDS.value or 40)
+  sys.exit(1 if failures else 0)
+
+
+if __name__ == '__main__':
+  app.run(main)

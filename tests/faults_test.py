@@ -1,0 +1,24 @@
+"""The fault harness in its short form; `python -m tests.faults` is the long."""
+
+import subprocess
+import sys
+
+import pytest
+
+
+def test_runs_that_are_killed_and_resumed_leave_the_same_files():
+  # One driver at a random instant and one inside of a write; `training_test`
+  # has the worker. Another chance each time would make failures hard to repeat.
+  done = subprocess.run(
+    [sys.executable, '-m', 'tests.faults', '--trials=2', '--num_rounds=24'],
+    capture_output=True,
+    text=True,
+    timeout=600,
+  )
+  assert done.returncode == 0, done.stdout + done.stderr
+  assert '2 of 2 trials equal the reference' in done.stdout
+  assert done.stderr == ''  # No bar where there is no terminal.
+
+
+if __name__ == '__main__':
+  sys.exit(pytest.main([__file__, *sys.argv[1:]]))

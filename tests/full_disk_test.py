@@ -1,0 +1,79 @@
+"""Test of a disk that runs full: a small one, or a quota if none is mounted."""
+
+import contextlib
+import os
+import resource
+import subprocess
+import sys
+
+import pytest
+
+from f3ast_tff import checkpoint
+from f3ast_tff import config as config_lib
+from f3ast_tff import engine
+from f3ast_tff import training
+from f3ast_tff.datasets import synthetic
+from f3ast_tff.models import softmax
+
+_EXACT_FILES = ('metrics.csv', 'rounds.csv', 'clients.csv', 'model.npz')
+
+
+def _train(folder):
+  config = config_lib.Config(
+    clients_per_round='3', rounds=16, eval_every=1, checkpoint_every=4
+  ).resolve({'sgd': config_lib.LearningRates(0.01, 1.0)})
+  task = engine.Task(synthetic.load(num_clients=8, seed=1), softmax.build())
+  training.run(config, task, folder)
+
+
+@pytest.fixture
+def place(tmp_path):
+  """A folder on a disk of 128 kB where that can be mounted."""
+  folder = tmp_path / 'disk'
+  folder.mkdir()
+  options = ['-t', 'tmpfs', '-o', 'size=128k', 'tmpfs', str(folder)]
+  try:
+    code = subprocess.run(['mount', *options], capture_output=True).returncode
+  except OSError:
+    code = 1
+  yield folder
+  if code == 0:
+    # Lazily, for TensorFlow may still have its events open.
+    subprocess.run(['umount', '--lazy', str(folder)], check=True)
+
+
+@contextlib.contextmanager
+def _too_little_space(place):
+  """Leaves space for some checkpoints and what belongs to them."""
+  if os.path.ismount(place):
+    (place / 'ballast').write_bytes(bytes(88 * 1024))
+    yield
+    (place / 'ballast').unlink()
+    return
+  # The file of events grows beyond this, and a checkpoint does not.
+  before = resource.getrlimit(resource.RLIMIT_FSIZE)
+  resource.setrlimit(resource.RLIMIT_FSIZE, (8000, before[1]))
+  yield
+  resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_a_full_disk_is_an_error_and_the_run_goes_on_later(
+  place, tmp_path, capfd
+):
+  folder = place / 'run'
+  with _too_little_space(place):
+    with pytest.raises(OSError, match='No space left|File too large') as caught:
+      _train(folder)
+  assert '\n' not in str(caught.value)
+  assert capfd.readouterr().err == ''  # Nothing but the error.
+  assert 4 <= checkpoint.rounds(folder / 'checkpoints')[-1] < 16
+  assert not list(folder.rglob('*.tmp'))
+  _train(folder)
+  _train(tmp_path / 'whole')
+  for name in _EXACT_FILES:
+    whole = (tmp_path / 'whole' / name).read_bytes()
+    assert (folder / name).read_bytes() == whole
+
+
+if __name__ == '__main__':
+  sys.exit(pytest.main([__file__, *sys.argv[1:]]))
