@@ -7,7 +7,7 @@
 
 Each runs the real experiments, with workers in network namespaces of this
 machine where it allows them (root may), on loopback otherwise, and writes
-results/workers/*.csv.
+results/workers/*.csv, and beside it what it ran on.
 
   same    20 rounds of four methods with 2 and 3 workers beside a local run
   faults  one of two workers is killed in mid-round, or hangs, or all are lost
@@ -34,7 +34,8 @@ from absl import app
 from absl import flags
 import numpy as np
 
-from benchmarks import machines
+from benchmarks import machine
+from benchmarks import stand_ins
 from experiments import cli
 from f3ast_tff import run_directory
 
@@ -59,7 +60,7 @@ _NO_TEST = ('--eval_every=1000000', '--checkpoint_every=1000000')
 def _command(
   task: str, folder: pathlib.Path, *more: str, workers: Sequence[Any] = ()
 ) -> list[str]:
-  listed = ','.join(str(machine.address) for machine in workers)
+  listed = ','.join(str(worker.address) for worker in workers)
   if task == 'shakespeare' and _DATA_DIR.value:
     more = (*more, f'--data_dir={cli.here(_DATA_DIR.value)}')
   return [
@@ -107,17 +108,17 @@ def _run_well(command: Sequence[str]) -> Done:
 
 
 @contextlib.contextmanager
-def _networks(count: int) -> Iterator[list[machines.Namespace]]:
+def _networks(count: int) -> Iterator[list[stand_ins.Namespace]]:
   with contextlib.ExitStack() as stack:
     try:
-      found = stack.enter_context(machines.namespaces(count))
+      found = stack.enter_context(stand_ins.namespaces(count))
     except OSError as error:
       print(f'Loopback only: {error}', file=sys.stderr)
-      found = [machines.HERE] * count
+      found = [stand_ins.HERE] * count
     yield found
 
 
-def _kind(networks: Sequence[machines.Namespace]) -> str:
+def _kind(networks: Sequence[stand_ins.Namespace]) -> str:
   return 'namespaces' if networks[0].name else 'loopback'
 
 
@@ -146,7 +147,7 @@ def _same(scratch: pathlib.Path) -> list[dict[str, Any]]:
       with contextlib.ExitStack() as stack:
         networks = stack.enter_context(_networks(count))
         crew = [
-          stack.enter_context(machines.worker(where)) for where in networks
+          stack.enter_context(stand_ins.worker(where)) for where in networks
         ]
         _run_well(_command('synthetic', folder, *chosen, workers=crew))
       weights, rates = _distance(local, folder)
@@ -236,8 +237,8 @@ def _faults(scratch: pathlib.Path) -> list[dict[str, Any]]:
     if networks[1].name:
       harms['the cable of one of two is cut'] = lambda crew: cut_off(networks)
     whole = scratch / 'whole'
-    with machines.worker(networks[0]) as one:
-      with machines.worker(networks[1]) as two:
+    with stand_ins.worker(networks[0]) as one:
+      with stand_ins.worker(networks[1]) as two:
         _run_well(_command('synthetic', whole, *common, workers=[one, two]))
 
     def is_same(folder):
@@ -248,8 +249,8 @@ def _faults(scratch: pathlib.Path) -> list[dict[str, Any]]:
 
     for number, (name, harm) in enumerate(harms.items()):
       folder = scratch / f'fault{number}'
-      with machines.worker(networks[0]) as one:
-        with machines.worker(networks[1]) as two:
+      with stand_ins.worker(networks[0]) as one:
+        with stand_ins.worker(networks[1]) as two:
           process = start(folder, [one, two])
           seconds = _harm_at(process, folder, 20, lambda: harm([one, two]))  # noqa: B023
           errors = process.communicate()[1]
@@ -267,8 +268,8 @@ def _faults(scratch: pathlib.Path) -> list[dict[str, Any]]:
     )
 
     folder = scratch / 'both'
-    with machines.worker(networks[0]) as one:
-      with machines.worker(networks[1]) as two:
+    with stand_ins.worker(networks[0]) as one:
+      with stand_ins.worker(networks[1]) as two:
         process = start(folder, [one, two])
 
         def kill_both():
@@ -280,8 +281,8 @@ def _faults(scratch: pathlib.Path) -> list[dict[str, Any]]:
     gone = _run(
       _command('synthetic', folder, *common, '--resume', workers=[one, two])
     )
-    with machines.worker(networks[0]) as one:
-      with machines.worker(networks[1]) as two:
+    with stand_ins.worker(networks[0]) as one:
+      with stand_ins.worker(networks[1]) as two:
         _run_well(
           _command('synthetic', folder, *common, '--resume', workers=[one, two])
         )
@@ -330,7 +331,7 @@ def _speed(scratch: pathlib.Path) -> list[dict[str, Any]]:
       with contextlib.ExitStack() as stack:
         crew = [
           stack.enter_context(
-            machines.worker(where, [cores[i % len(cores)]])
+            stand_ins.worker(where, [cores[i % len(cores)]])
           )
           for i, where in enumerate(networks[:count])
         ]
@@ -370,13 +371,13 @@ class _Spent(NamedTuple):
 
 
 def _spend(
-  folder: pathlib.Path, networks: Sequence[machines.Namespace], *chosen: str
+  folder: pathlib.Path, networks: Sequence[stand_ins.Namespace], *chosen: str
 ) -> _Spent:
   before = [where.bytes_through() for where in networks]
   with contextlib.ExitStack() as stack:
-    crew = [stack.enter_context(machines.worker(where)) for where in networks]
+    crew = [stack.enter_context(stand_ins.worker(where)) for where in networks]
     done = _run_well(_command(_TASK.value, folder, *chosen, workers=crew))
-    times = [p.cpu_times() for machine in crew for p in machine.family()]
+    times = [p.cpu_times() for worker in crew for p in worker.family()]
   after = [where.bytes_through() for where in networks]
   sent, received = (
     sum(b[way] - a[way] for a, b in zip(before, after)) for way in (0, 1)
@@ -399,15 +400,14 @@ def _cost(scratch: pathlib.Path) -> list[dict[str, Any]]:
   """Measures what one more client costs, at two sizes of a cohort."""
   rows = []
   with _networks(2) as networks:
-    for clients in (10, 100):
-      many = _WORKERS_ROUNDS.value or (
-        50 if _TASK.value == 'synthetic' else 100 // clients
-      )
+    is_quick = _TASK.value == 'synthetic'
+    for clients in (10, 100) if is_quick else (10, 30):
+      many = _WORKERS_ROUNDS.value or (50 if is_quick else 120 // clients)
       short, long = (
         _spend(
           scratch / f'{clients}-{rounds}',
           networks,
-          *_settings(rounds, clients, '--algorithm=fedavg'),
+          *_settings(rounds, clients, '--selection=uniform'),
         )
         for rounds in (2, 2 + many)
       )
@@ -454,7 +454,10 @@ def main(argv: Sequence[str]) -> Optional[int]:
   path.unlink(missing_ok=True)
   for row in rows:
     run_directory.append_row(path, row)
-  print(f'{path}: python -m benchmarks.workers {what}')
+  machine.write(
+    path.with_suffix('.json'), ['benchmarks.workers', *sys.argv[1:]]
+  )
+  print(path)
   return None
 
 
