@@ -11,8 +11,9 @@ results/workers/*.csv, and beside it what it ran on.
 
   same    20 rounds of four methods with 2 and 3 workers beside a local run
   faults  one of two workers is killed in mid-round, or hangs, or all are lost
-  speed   rounds a second with 1, 2 and 3 workers of one core each; they share
-          the cores of this machine with the driver
+  speed   rounds a second with 1, 2 and 3 workers of one core each, in turns,
+          so that a noisy neighbour hits all; they share the cores of this
+          machine with the driver
   cost    bytes on the network and seconds of CPU for each client that trains,
           from the difference of a long run and a short one
 
@@ -319,43 +320,68 @@ def _settings(rounds: int, clients: int, *more: str) -> tuple[str, ...]:
 
 
 def _speed(scratch: pathlib.Path) -> list[dict[str, Any]]:
-  """Times rounds with workers of one core each."""
-  rounds = _WORKERS_ROUNDS.value or (
-    60 if _TASK.value == 'synthetic' else 12
+  """Times rounds with workers of one core each, in turns."""
+  del scratch
+  os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
+  # Here, because TensorFlow reads the variable above when it is imported.
+  from benchmarks import tasks
+  from f3ast_tff import config as config_lib
+  from f3ast_tff import crew as crew_lib
+  from f3ast_tff import engine
+  from f3ast_tff import runtime
+
+  task = engine.Task(
+    tasks.dataset(_TASK.value, _DATA_DIR.value or ''), tasks.model(_TASK.value)
   )
+  config = config_lib.Config(
+    selection='uniform',
+    avail='always',
+    batch_size=tasks.BATCH_SIZES[_TASK.value],
+    parallel_clients=1,
+    rounds=1,  # The last round prepares no next one, which would run beside.
+  ).resolve({'sgd': config_lib.LearningRates(client=0.01, server=1.0)})
   cores = sorted(os.sched_getaffinity(0))
+  rounds = _WORKERS_ROUNDS.value or (60 if _TASK.value == 'synthetic' else 12)
+  with contextlib.ExitStack() as stack:
+    networks = stack.enter_context(_networks(3))
+    # In turns: three workers of which some have nothing to do.
+    where = [
+      stack.enter_context(
+        stand_ins.worker(network, [cores[i % len(cores)]])
+      ).address
+      for i, network in enumerate(networks)
+    ]
+    local = stack.enter_context(runtime.worker(threads=1, parallel=1))
+    servers = [engine.Server(engine.build(config, task), local)]
+    for count in (1, 2, 3):
+      crew = stack.enter_context(crew_lib.connect(where[:count], 60))
+      built = engine.build(config, task, count)
+      servers.append(engine.Server(built, local, crew))
+    times = np.zeros((rounds, len(servers)))
+    # The first rounds build what the later ones use.
+    for t in range(-1, rounds + 1):
+      for place, server in enumerate(servers):
+        began = time.perf_counter()
+        server.play(t + 2)
+        if t >= 1:
+          times[t - 1, place] = time.perf_counter() - began
   rows = []
-  with _networks(3) as networks:
-    for count in (0, 1, 2, 3):
-      folder = scratch / str(count)
-      with contextlib.ExitStack() as stack:
-        crew = [
-          stack.enter_context(
-            stand_ins.worker(where, [cores[i % len(cores)]])
-          )
-          for i, where in enumerate(networks[:count])
-        ]
-        _run_well(
-          _command(_TASK.value, folder, *_settings(rounds, 10), workers=crew)
-        )
-      # The first rounds build what the later ones use.
-      times = [
-        float(row['train_seconds']) for row in _rows(folder / 'timing.csv')
-      ][2:]
-      low, median, high = np.percentile(times, [25, 50, 75])
-      rows.append({
-        'task': _TASK.value,
-        'workers': count or 'local',
-        'cores_per_worker': 1,
-        'cores_in_all': len(cores),
-        'network': _kind(networks),
-        'clients_per_round': 10,
-        'rounds': len(times),
-        'rounds_per_second': f'{len(times) / sum(times):.3f}',
-        'median_seconds': f'{median:.4f}',
-        'quartiles': f'{low:.4f} to {high:.4f}',
-      })
-      print(rows[-1], flush=True)
+  for count, own in enumerate(times.T):
+    low, median, high = np.percentile(own, [25, 50, 75])
+    rows.append({
+      'task': _TASK.value,
+      'workers': count or 'local',
+      'cores_per_worker': 1,
+      'cores_in_all': len(cores),
+      'network': _kind(networks),
+      'clients_per_round': 10,
+      'rounds': rounds,
+      'rounds_per_second': f'{1 / median:.3f}',
+      'median_seconds': f'{median:.4f}',
+      'quartiles': f'{low:.4f} to {high:.4f}',
+      'times_one_worker': f'{np.median(own / times[:, 1]):.2f}',
+    })
+    print(rows[-1], flush=True)
   return rows
 
 
