@@ -7,12 +7,13 @@
 
 Each runs the real experiments, with workers in network namespaces of this
 machine where it allows them (root may), on loopback otherwise, and writes
-results/workers/*.csv.
+results/workers/*.csv, and beside it what it ran on.
 
   same    20 rounds of four methods with 2 and 3 workers beside a local run
   faults  one of two workers is killed in mid-round, or hangs, or all are lost
-  speed   rounds a second with 1, 2 and 3 workers of one core each; they share
-          the cores of this machine with the driver
+  speed   rounds a second with 1, 2 and 3 workers of one core each, in turns,
+          so that a noisy neighbour hits all; they share the cores of this
+          machine with the driver
   cost    bytes on the network and seconds of CPU for each client that trains,
           from the difference of a long run and a short one
 
@@ -34,7 +35,8 @@ from absl import app
 from absl import flags
 import numpy as np
 
-from benchmarks import machines
+from benchmarks import machine
+from benchmarks import stand_ins
 from experiments import cli
 from f3ast_tff import run_directory
 
@@ -59,7 +61,7 @@ _NO_TEST = ('--eval_every=1000000', '--checkpoint_every=1000000')
 def _command(
   task: str, folder: pathlib.Path, *more: str, workers: Sequence[Any] = ()
 ) -> list[str]:
-  listed = ','.join(str(machine.address) for machine in workers)
+  listed = ','.join(str(worker.address) for worker in workers)
   if task == 'shakespeare' and _DATA_DIR.value:
     more = (*more, f'--data_dir={cli.here(_DATA_DIR.value)}')
   return [
@@ -107,17 +109,17 @@ def _run_well(command: Sequence[str]) -> Done:
 
 
 @contextlib.contextmanager
-def _networks(count: int) -> Iterator[list[machines.Namespace]]:
+def _networks(count: int) -> Iterator[list[stand_ins.Namespace]]:
   with contextlib.ExitStack() as stack:
     try:
-      found = stack.enter_context(machines.namespaces(count))
+      found = stack.enter_context(stand_ins.namespaces(count))
     except OSError as error:
       print(f'Loopback only: {error}', file=sys.stderr)
-      found = [machines.HERE] * count
+      found = [stand_ins.HERE] * count
     yield found
 
 
-def _kind(networks: Sequence[machines.Namespace]) -> str:
+def _kind(networks: Sequence[stand_ins.Namespace]) -> str:
   return 'namespaces' if networks[0].name else 'loopback'
 
 
@@ -146,7 +148,7 @@ def _same(scratch: pathlib.Path) -> list[dict[str, Any]]:
       with contextlib.ExitStack() as stack:
         networks = stack.enter_context(_networks(count))
         crew = [
-          stack.enter_context(machines.worker(where)) for where in networks
+          stack.enter_context(stand_ins.worker(where)) for where in networks
         ]
         _run_well(_command('synthetic', folder, *chosen, workers=crew))
       weights, rates = _distance(local, folder)
@@ -236,8 +238,8 @@ def _faults(scratch: pathlib.Path) -> list[dict[str, Any]]:
     if networks[1].name:
       harms['the cable of one of two is cut'] = lambda crew: cut_off(networks)
     whole = scratch / 'whole'
-    with machines.worker(networks[0]) as one:
-      with machines.worker(networks[1]) as two:
+    with stand_ins.worker(networks[0]) as one:
+      with stand_ins.worker(networks[1]) as two:
         _run_well(_command('synthetic', whole, *common, workers=[one, two]))
 
     def is_same(folder):
@@ -248,8 +250,8 @@ def _faults(scratch: pathlib.Path) -> list[dict[str, Any]]:
 
     for number, (name, harm) in enumerate(harms.items()):
       folder = scratch / f'fault{number}'
-      with machines.worker(networks[0]) as one:
-        with machines.worker(networks[1]) as two:
+      with stand_ins.worker(networks[0]) as one:
+        with stand_ins.worker(networks[1]) as two:
           process = start(folder, [one, two])
           seconds = _harm_at(process, folder, 20, lambda: harm([one, two]))  # noqa: B023
           errors = process.communicate()[1]
@@ -267,8 +269,8 @@ def _faults(scratch: pathlib.Path) -> list[dict[str, Any]]:
     )
 
     folder = scratch / 'both'
-    with machines.worker(networks[0]) as one:
-      with machines.worker(networks[1]) as two:
+    with stand_ins.worker(networks[0]) as one:
+      with stand_ins.worker(networks[1]) as two:
         process = start(folder, [one, two])
 
         def kill_both():
@@ -280,8 +282,8 @@ def _faults(scratch: pathlib.Path) -> list[dict[str, Any]]:
     gone = _run(
       _command('synthetic', folder, *common, '--resume', workers=[one, two])
     )
-    with machines.worker(networks[0]) as one:
-      with machines.worker(networks[1]) as two:
+    with stand_ins.worker(networks[0]) as one:
+      with stand_ins.worker(networks[1]) as two:
         _run_well(
           _command('synthetic', folder, *common, '--resume', workers=[one, two])
         )
@@ -318,43 +320,68 @@ def _settings(rounds: int, clients: int, *more: str) -> tuple[str, ...]:
 
 
 def _speed(scratch: pathlib.Path) -> list[dict[str, Any]]:
-  """Times rounds with workers of one core each."""
-  rounds = _WORKERS_ROUNDS.value or (
-    60 if _TASK.value == 'synthetic' else 12
+  """Times rounds with workers of one core each, in turns."""
+  del scratch
+  os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
+  # Here, because TensorFlow reads the variable above when it is imported.
+  from benchmarks import tasks
+  from f3ast_tff import config as config_lib
+  from f3ast_tff import crew as crew_lib
+  from f3ast_tff import engine
+  from f3ast_tff import runtime
+
+  task = engine.Task(
+    tasks.dataset(_TASK.value, _DATA_DIR.value or ''), tasks.model(_TASK.value)
   )
+  config = config_lib.Config(
+    selection='uniform',
+    avail='always',
+    batch_size=tasks.BATCH_SIZES[_TASK.value],
+    parallel_clients=1,
+    rounds=1,  # The last round prepares no next one, which would run beside.
+  ).resolve({'sgd': config_lib.LearningRates(client=0.01, server=1.0)})
   cores = sorted(os.sched_getaffinity(0))
+  rounds = _WORKERS_ROUNDS.value or (60 if _TASK.value == 'synthetic' else 12)
+  with contextlib.ExitStack() as stack:
+    networks = stack.enter_context(_networks(3))
+    # In turns: three workers of which some have nothing to do.
+    where = [
+      stack.enter_context(
+        stand_ins.worker(network, [cores[i % len(cores)]])
+      ).address
+      for i, network in enumerate(networks)
+    ]
+    local = stack.enter_context(runtime.worker(threads=1, parallel=1))
+    servers = [engine.Server(engine.build(config, task), local)]
+    for count in (1, 2, 3):
+      crew = stack.enter_context(crew_lib.connect(where[:count], 60))
+      built = engine.build(config, task, count)
+      servers.append(engine.Server(built, local, crew))
+    times = np.zeros((rounds, len(servers)))
+    # The first rounds build what the later ones use.
+    for t in range(-1, rounds + 1):
+      for place, server in enumerate(servers):
+        began = time.perf_counter()
+        server.play(t + 2)
+        if t >= 1:
+          times[t - 1, place] = time.perf_counter() - began
   rows = []
-  with _networks(3) as networks:
-    for count in (0, 1, 2, 3):
-      folder = scratch / str(count)
-      with contextlib.ExitStack() as stack:
-        crew = [
-          stack.enter_context(
-            machines.worker(where, [cores[i % len(cores)]])
-          )
-          for i, where in enumerate(networks[:count])
-        ]
-        _run_well(
-          _command(_TASK.value, folder, *_settings(rounds, 10), workers=crew)
-        )
-      # The first rounds build what the later ones use.
-      times = [
-        float(row['train_seconds']) for row in _rows(folder / 'timing.csv')
-      ][2:]
-      low, median, high = np.percentile(times, [25, 50, 75])
-      rows.append({
-        'task': _TASK.value,
-        'workers': count or 'local',
-        'cores_per_worker': 1,
-        'cores_in_all': len(cores),
-        'network': _kind(networks),
-        'clients_per_round': 10,
-        'rounds': len(times),
-        'rounds_per_second': f'{len(times) / sum(times):.3f}',
-        'median_seconds': f'{median:.4f}',
-        'quartiles': f'{low:.4f} to {high:.4f}',
-      })
-      print(rows[-1], flush=True)
+  for count, own in enumerate(times.T):
+    low, median, high = np.percentile(own, [25, 50, 75])
+    rows.append({
+      'task': _TASK.value,
+      'workers': count or 'local',
+      'cores_per_worker': 1,
+      'cores_in_all': len(cores),
+      'network': _kind(networks),
+      'clients_per_round': 10,
+      'rounds': rounds,
+      'rounds_per_second': f'{1 / median:.3f}',
+      'median_seconds': f'{median:.4f}',
+      'quartiles': f'{low:.4f} to {high:.4f}',
+      'times_one_worker': f'{np.median(own / times[:, 1]):.2f}',
+    })
+    print(rows[-1], flush=True)
   return rows
 
 
@@ -370,13 +397,13 @@ class _Spent(NamedTuple):
 
 
 def _spend(
-  folder: pathlib.Path, networks: Sequence[machines.Namespace], *chosen: str
+  folder: pathlib.Path, networks: Sequence[stand_ins.Namespace], *chosen: str
 ) -> _Spent:
   before = [where.bytes_through() for where in networks]
   with contextlib.ExitStack() as stack:
-    crew = [stack.enter_context(machines.worker(where)) for where in networks]
+    crew = [stack.enter_context(stand_ins.worker(where)) for where in networks]
     done = _run_well(_command(_TASK.value, folder, *chosen, workers=crew))
-    times = [p.cpu_times() for machine in crew for p in machine.family()]
+    times = [p.cpu_times() for worker in crew for p in worker.family()]
   after = [where.bytes_through() for where in networks]
   sent, received = (
     sum(b[way] - a[way] for a, b in zip(before, after)) for way in (0, 1)
@@ -399,15 +426,14 @@ def _cost(scratch: pathlib.Path) -> list[dict[str, Any]]:
   """Measures what one more client costs, at two sizes of a cohort."""
   rows = []
   with _networks(2) as networks:
-    for clients in (10, 100):
-      many = _WORKERS_ROUNDS.value or (
-        50 if _TASK.value == 'synthetic' else 100 // clients
-      )
+    is_quick = _TASK.value == 'synthetic'
+    for clients in (10, 100) if is_quick else (10, 30):
+      many = _WORKERS_ROUNDS.value or (50 if is_quick else 120 // clients)
       short, long = (
         _spend(
           scratch / f'{clients}-{rounds}',
           networks,
-          *_settings(rounds, clients, '--algorithm=fedavg'),
+          *_settings(rounds, clients, '--selection=uniform'),
         )
         for rounds in (2, 2 + many)
       )
@@ -454,7 +480,10 @@ def main(argv: Sequence[str]) -> Optional[int]:
   path.unlink(missing_ok=True)
   for row in rows:
     run_directory.append_row(path, row)
-  print(f'{path}: python -m benchmarks.workers {what}')
+  machine.write(
+    path.with_suffix('.json'), ['benchmarks.workers', *sys.argv[1:]]
+  )
+  print(path)
   return None
 
 

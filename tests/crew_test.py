@@ -11,7 +11,7 @@ from absl import logging
 import numpy as np
 import pytest
 
-from benchmarks import machines
+from benchmarks import stand_ins
 from f3ast_tff import addresses
 from f3ast_tff import config as config_lib
 from f3ast_tff import crew as crew_lib
@@ -42,16 +42,17 @@ def _config(algorithm='f3ast_adam'):
 def networks():
   with contextlib.ExitStack() as stack:
     try:
-      yield stack.enter_context(machines.namespaces(2))
+      yield stack.enter_context(stand_ins.namespaces(2))
     except OSError:
-      yield [machines.HERE] * 2
+      yield [stand_ins.HERE] * 2
 
 
 @pytest.fixture(scope='module')
 def pair(networks):
   """Two workers that no test harms."""
-  with machines.worker(networks[0]) as one, machines.worker(networks[1]) as two:
-    yield [one.address, two.address]
+  with stand_ins.worker(networks[0]) as one:
+    with stand_ins.worker(networks[1]) as two:
+      yield [one.address, two.address]
 
 
 def _weights(server):
@@ -110,7 +111,7 @@ def test_the_clients_of_a_lost_worker_go_to_the_others(
     for t in _ROUNDS:
       whole.play(t)
   warnings = _Warnings(monkeypatch)
-  with machines.worker(networks[1]) as victim:
+  with stand_ins.worker(networks[1]) as victim:
     with crew_lib.connect([pair[0], victim.address], 4) as crew:
       server = engine.Server(built, tff_worker, crew)
       for t in _ROUNDS:
@@ -131,7 +132,7 @@ def test_the_clients_of_a_lost_worker_go_to_the_others(
 
 
 def test_a_run_ends_when_nobody_is_left_who_knows_it(tff_worker):
-  with machines.worker() as victim:
+  with stand_ins.worker() as victim:
     with crew_lib.connect([victim.address], 4) as crew:
       server = engine.Server(
         engine.build(_config(), _TASK, 1), tff_worker, crew
@@ -140,7 +141,7 @@ def test_a_run_ends_when_nobody_is_left_who_knows_it(tff_worker):
       state = server.state
       victim.kill()
       again = f'--port={victim.address.port}'
-      with machines.worker(machines.HERE, None, again) as newcomer:
+      with stand_ins.worker(stand_ins.HERE, None, again) as newcomer:
         assert newcomer.address == victim.address
         with pytest.raises(crew_lib.CrewLostError, match='workers are lost'):
           server.play(2)

@@ -10,7 +10,7 @@ import time
 import psutil
 import pytest
 
-from benchmarks import machines
+from benchmarks import stand_ins
 
 
 def _other_address():
@@ -34,7 +34,7 @@ def _listens(host, port):
 
 def test_by_default_nobody_else_reaches_it():
   try:
-    with machines.worker() as machine:
+    with stand_ins.worker() as machine:
       port = machine.address.port
       assert _listens('127.0.0.1', port)
       assert not _listens('127.0.0.2', port)  # Loopback too, but not asked for.
@@ -68,7 +68,7 @@ def test_where_it_cannot_hide_it_does_not_start():
 
 
 def test_on_all_interfaces_if_told_so():
-  with machines.worker(machines.HERE._replace(host='0.0.0.0')) as machine:
+  with stand_ins.worker(stand_ins.HERE._replace(host='0.0.0.0')) as machine:
     assert _listens('127.0.0.1', machine.address.port)
     assert _listens('127.0.0.2', machine.address.port)
 
@@ -78,7 +78,7 @@ def test_on_all_interfaces_if_told_so():
   [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGKILL, -9)],
 )
 def test_nothing_stays_behind(how, exit_code):
-  with machines.worker(machines.HERE._replace(host='0.0.0.0')) as machine:
+  with stand_ins.worker(stand_ins.HERE._replace(host='0.0.0.0')) as machine:
     _, binary = machine.family()
     machine.process.send_signal(how)
     _, errors = machine.process.communicate(timeout=30)
@@ -92,7 +92,7 @@ def test_nothing_stays_behind(how, exit_code):
 
 
 def test_it_ends_when_the_worker_does():
-  with machines.worker(machines.HERE._replace(host='0.0.0.0')) as machine:
+  with stand_ins.worker(stand_ins.HERE._replace(host='0.0.0.0')) as machine:
     machine.family()[1].kill()
     _, errors = machine.process.communicate(timeout=30)
     assert machine.process.returncode == 1
