@@ -142,8 +142,8 @@ def _dying_at(monkeypatch, rounds, times):
   left = dict.fromkeys(rounds, times)
   play, init = engine.Server.play, engine.Server.__init__
 
-  def remember(self, built, worker):
-    init(self, built, worker)
+  def remember(self, built, worker, crew):
+    init(self, built, worker, crew)
     self.worker = worker
 
   def die(self, round_num):
