@@ -39,7 +39,10 @@ GROUPS = (
     'parallel_clients', 'workers', 'worker_deadline'
   )),
   ('Tests during training', ('eval_every', 'eval_examples')),
-  ('Output', ('output_dir', 'resume', 'checkpoint_every')),
+  ('Output', (
+    'output_dir', 'resume', 'checkpoint_every', 'on_divergence'
+  )),
+  ('Several machines', ('workers', 'worker_deadline')),
 )
 _OTHERS = 'Others'
 

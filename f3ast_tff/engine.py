@@ -254,9 +254,14 @@ class RoundError(RuntimeError):
   """A round cannot be computed, and no client of its own is to blame."""
 
 
-def _is_of_the_computation(error: grpc.RpcError) -> bool:
+# How the worker here and those of a crew tell that something has failed.
+_FAILURES = (grpc.RpcError, runtime.WorkerError)
+
+
+def _is_of_the_computation(error: Exception) -> bool:
   """Returns whether the worker is well, and what it computes has failed."""
-  code = error.code() if isinstance(error, grpc.Call) else None
+  cause = error.__cause__ if isinstance(error, runtime.WorkerError) else error
+  code = cause.code() if isinstance(cause, grpc.Call) else None
   return code in (
     grpc.StatusCode.INTERNAL,
     grpc.StatusCode.INVALID_ARGUMENT,
@@ -269,13 +274,13 @@ def _unless_it_fails(call: Callable[..., Any], *arguments: Any) -> Any:
   """Returns what a call returns; None if what it computes fails."""
   try:
     return call(*arguments)
-  except grpc.RpcError as error:
+  except _FAILURES as error:
     if not _is_of_the_computation(error):
       raise
     return None
 
 
-def _details(error: grpc.RpcError) -> str:
+def _details(error: Exception) -> str:
   details = error.details() if isinstance(error, grpc.Call) else str(error)
   return (details or '').partition('\n')[0]
 
@@ -383,7 +388,7 @@ class Server:
 
     try:
       return losses_of(clients)
-    except grpc.RpcError as error:
+    except _FAILURES as error:
       if not _is_of_the_computation(error):
         raise
       # Who fails alone has no loss; the policy ranks it below all.
@@ -480,7 +485,7 @@ class Server:
       if arrays is None:
         arrays = self._packed(cohort, round_num)
       output = self._step(arrays)
-    except grpc.RpcError as error:
+    except _FAILURES as error:
       if not _is_of_the_computation(error):
         raise
       failed = self._failed(cohort, round_num)

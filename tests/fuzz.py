@@ -66,6 +66,8 @@ _NAMES = [
     'num_clients',
     'on_divergence',
     'resume',
+    'workers',
+    'worker_deadline',
   )
 ]
 
@@ -77,6 +79,8 @@ def _sound_values(name: str) -> st.SearchStrategy[str]:
     return st.sampled_from(field.metadata['choices'])
   if name in ('beta', 'alpha', 'proximal', 'server_epsilon') or 'rate' in name:
     return st.floats(1e-9, 1).map(str)
+  if name == 'workers':
+    return st.sampled_from(['', 'localhost:1', 'a:1,b:2', '[::1]:9'])
   if name == 'clients_per_round':
     return st.sampled_from(['3', 'uniform:1,4', 'schedule:2,0,9'])
   return st.integers(1, 40).map(str)
@@ -125,8 +129,8 @@ def _main(arguments: Sequence[str]) -> tuple[int, str]:
       config.seed,
     )
 
-  def train(config, dataset, folder, verbose):
-    del verbose
+  def train(config, dataset, folder, verbose, workers):
+    del verbose, workers
     run_directory.append_row(folder / 'rounds.csv', {'round': 1})
     if config.selection == 'fixed_policy':  # Takes seconds to fit.
       return
