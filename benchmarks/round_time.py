@@ -45,6 +45,9 @@ _DATA_DIR = flags.DEFINE_string(
 _BLOCKS = flags.DEFINE_integer(
   'blocks', None, 'How many blocks each has.', lower_bound=1
 )
+_CONTENDERS = flags.DEFINE_list(
+  'contenders', ['fedavg', 'f3ast', 'stock', 'fedjax'], 'Who is timed.'
+)
 _BY_SHARE = flags.DEFINE_bool(
   'by_share', False, 'Draw clients by their data, as FedAvg does.'
 )
@@ -119,7 +122,11 @@ def _commands(path: str, data_dir: str) -> dict[str, list[str]]:
   fedjax = pathlib.Path(_FEDJAX_PYTHON.value)
   if fedjax.exists():
     commands['fedjax'] = [str(fedjax), '-m', 'benchmarks.fedjax_rounds', path]
-  return commands
+  return {
+    name: command
+    for name, command in commands.items()
+    if name == 'fedavg' or name in _CONTENDERS.value
+  }
 
 
 def _start(
@@ -286,6 +293,7 @@ def describe(row: Any) -> str:
 def main(argv: list[str]) -> None:
   """Times all tasks and writes the table and the chart."""
   del argv
+  os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
   data_dir = str(cli.data_dir(_DATA_DIR.value) or '')
   folder = cli.here(flags.FLAGS['output_dir'].value or 'runs/benchmarks')
   folder.mkdir(parents=True, exist_ok=True)

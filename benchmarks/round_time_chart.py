@@ -39,7 +39,9 @@ def draw(table: pd.DataFrame, stem: pathlib.Path) -> None:
     len(names), 1, squeeze=False, gridspec_kw={'height_ratios': heights}
   )[:, 0]
   for panel, name in zip(panels, names):
-    _draw_task(panel, table[table['task'] == name].reset_index(drop=True))
+    rows = table[table['task'] == name].set_index('contender')
+    order = [contender for contender in _LOOKS if contender in rows.index]
+    _draw_task(panel, rows.loc[order].reset_index())
     examples = table[table['task'] == name]['examples'].iloc[0]
     panel.set_title(
       f'{_TASKS[name]}: ten clients, {examples:,} examples', loc='left',
@@ -53,6 +55,12 @@ def draw(table: pd.DataFrame, stem: pathlib.Path) -> None:
 
 
 _METADATA = {'svg': {'Date': None}}
+
+
+def _time(milliseconds: float) -> str:
+  if milliseconds < 1000:
+    return f'{milliseconds:.3g} ms'
+  return f'{milliseconds / 1000:.3g} s'
 
 
 def _draw_task(panel, rows: pd.DataFrame) -> None:
@@ -81,13 +89,13 @@ def _draw_task(panel, rows: pd.DataFrame) -> None:
     )
     panel.text(
       row['quartile_3_ms'] * 1.1, at,
-      f'{row["median_ms"]:,.3g} ms   {row["times_ours"]:.3g}x', va='center',
+      f'{_time(row["median_ms"])}   {row["times_ours"]:.3g}x', va='center',
       fontsize=8,
     )
   panel.set_yticks(
     range(len(rows)), [_LOOKS[name][0] for name in rows['contender']],
     fontsize=8,
   )
-  panel.invert_yaxis()
+  panel.set_ylim(len(rows) - 0.5, -0.5)
   for side in ('top', 'right'):
     panel.spines[side].set_visible(False)
