@@ -26,6 +26,7 @@ import signal
 import sys
 import tempfile
 import time
+import traceback
 from typing import Any, Callable, NamedTuple, Optional
 
 # Before anything imports TensorFlow.
@@ -112,6 +113,8 @@ def _drive(run: Run, fatal: Optional[int], chance: random.Random) -> None:
       code = end.code or 0
     if code == 0:
       run.epitaph.write_text(str(writes.count))
+  except BaseException:
+    traceback.print_exc()
   finally:
     sys.stdout.flush()
     sys.stderr.flush()
