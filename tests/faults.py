@@ -98,7 +98,7 @@ def _drive(run: Run, fatal: Optional[int], chance: random.Random) -> None:
   code: Any = 1
   try:
     os.setpgid(0, 0)  # Ctrl-C is for the harness, which ends its drivers.
-    log = os.open(run.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    log = os.open(run.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     os.dup2(log, 1)
     os.dup2(log, 2)
     writes = kill_inside.Writes(run.folder, fatal, chance, run.epitaph)
