@@ -33,7 +33,10 @@ GROUPS = (
     'client_learning_rate',
     'server_learning_rate',
     'server_epsilon',
-    'parallel_clients',
+    'on_divergence',
+  )),
+  ('Cores and machines', (
+    'parallel_clients', 'workers', 'worker_deadline'
   )),
   ('Tests during training', ('eval_every', 'eval_examples')),
   ('Output', (
@@ -80,7 +83,7 @@ def _values(flag: flags.Flag) -> str:
       for choice in choices
     )
   kind = flag.parser.syntactic_help
-  default = None if flag.default is None else f'default {flag.default}'
+  default = '' if flag.default in (None, '') else f'default {flag.default}'
   if flag.boolean:
     kind, default = '', f'default {str(flag.default).lower()}'
   return ', '.join(part for part in (kind, default) if part)

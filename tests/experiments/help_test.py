@@ -66,6 +66,7 @@ def test_help_shows_defaults_choices_and_one_example(experiment):
   assert entries['rounds'] == f'--rounds: {rounds}'
   assert entries['client_learning_rate'] == '--client_learning_rate: a number'
   assert entries['[no]resume'] == '--[no]resume: default false'
+  assert entries['workers'] == '--workers'
   assert output.count('For example:') == 1
   assert f'For example: python -m experiments.{experiment} --' in output
   assert '|' not in output  # absl's own list of choices.
