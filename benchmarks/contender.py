@@ -55,7 +55,7 @@ def save(work: Work, path: str) -> None:
 
 def load(path: str) -> Work:
   """Reads what `save` wrote."""
-  with np.load(path) as file:
+  with np.load(path, allow_pickle=False) as file:
     ends = np.cumsum(file['sizes'])[:-1]
     parts = zip(np.split(file['x'], ends), np.split(file['y'], ends))
     return Work(

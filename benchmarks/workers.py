@@ -125,7 +125,9 @@ def _kind(networks: Sequence[stand_ins.Namespace]) -> str:
 
 def _distance(one: pathlib.Path, other: pathlib.Path) -> tuple[float, float]:
   """Returns how far two runs' weights and rates are apart at most."""
-  first, second = (np.load(run / 'model.npz') for run in (one, other))
+  first, second = (
+    np.load(run / 'model.npz', allow_pickle=False) for run in (one, other)
+  )
   apart = {
     name: float(np.abs(first[name] - second[name]).max())
     for name in first.files

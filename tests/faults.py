@@ -26,6 +26,7 @@ import signal
 import sys
 import tempfile
 import time
+import traceback
 from typing import Any, Callable, NamedTuple, Optional
 
 # Before anything imports TensorFlow.
@@ -97,7 +98,7 @@ def _drive(run: Run, fatal: Optional[int], chance: random.Random) -> None:
   code: Any = 1
   try:
     os.setpgid(0, 0)  # Ctrl-C is for the harness, which ends its drivers.
-    log = os.open(run.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    log = os.open(run.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     os.dup2(log, 1)
     os.dup2(log, 2)
     writes = kill_inside.Writes(run.folder, fatal, chance, run.epitaph)
@@ -112,6 +113,8 @@ def _drive(run: Run, fatal: Optional[int], chance: random.Random) -> None:
       code = end.code or 0
     if code == 0:
       run.epitaph.write_text(str(writes.count))
+  except BaseException:
+    traceback.print_exc()
   finally:
     sys.stdout.flush()
     sys.stderr.flush()

@@ -76,7 +76,7 @@ def _sound_values(name: str) -> st.SearchStrategy[str]:
   """Returns values that a setting may have."""
   field = config_lib.Config.__dataclass_fields__.get(name)
   if field is not None and field.metadata['choices']:
-    return st.sampled_from(field.metadata['choices'])
+    return st.sampled_from(list(field.metadata['choices']))
   if name in ('beta', 'alpha', 'proximal', 'server_epsilon') or 'rate' in name:
     return st.floats(1e-9, 1).map(str)
   if name == 'workers':
