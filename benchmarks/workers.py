@@ -482,9 +482,11 @@ def main(argv: Sequence[str]) -> Optional[int]:
   path.unlink(missing_ok=True)
   for row in rows:
     run_directory.append_row(path, row)
-  machine.write(
-    path.with_suffix('.json'), ['benchmarks.workers', *sys.argv[1:]]
-  )
+  command = [
+    '--data_dir=DIR' if flag.startswith('--data_dir') else flag
+    for flag in sys.argv[1:]
+  ]
+  machine.write(path.with_suffix('.json'), ['benchmarks.workers', *command])
   print(path)
   return None
 
