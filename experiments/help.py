@@ -39,10 +39,7 @@ GROUPS = (
     'parallel_clients', 'workers', 'worker_deadline'
   )),
   ('Tests during training', ('eval_every', 'eval_examples')),
-  ('Output', (
-    'output_dir', 'resume', 'checkpoint_every', 'on_divergence'
-  )),
-  ('Several machines', ('workers', 'worker_deadline')),
+  ('Output', ('output_dir', 'resume', 'checkpoint_every')),
 )
 _OTHERS = 'Others'
 
