@@ -13,6 +13,8 @@ keeps the state applies the sum of these.
 
 from collections.abc import Callable
 from concurrent import futures
+import queue
+import threading
 from typing import Any, NamedTuple, Optional
 
 import grpc
@@ -325,6 +327,38 @@ class _Prepared(NamedTuple):
     return self.round_num == round_num and np.array_equal(self.rates, rates)
 
 
+class _Assistant:
+  """A thread that does what it is told, one thing after the other.
+
+  Not a `ThreadPoolExecutor`, for which a program waits when it ends: after
+  Ctrl-C in the middle of a call, gRPC may never answer again.
+  """
+
+  def __init__(self):
+    self._tasks: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+    threading.Thread(target=self._work, args=[self._tasks], daemon=True).start()
+
+  @staticmethod
+  def _work(tasks: 'queue.SimpleQueue[Callable[[], None]]') -> None:
+    while True:
+      tasks.get()()
+
+  def submit(
+    self, function: Callable[..., Any], *arguments: Any, **named: Any
+  ) -> 'futures.Future[Any]':
+    """Has the thread call a function; returns its result to come."""
+    future: futures.Future[Any] = futures.Future()
+
+    def task():
+      try:
+        future.set_result(function(*arguments, **named))
+      except BaseException as error:
+        future.set_exception(error)
+
+    self._tasks.put(task)
+    return future
+
+
 class _TooEarly(Exception):
   """A policy asks for losses of a model that is still being trained."""
 
@@ -346,7 +380,7 @@ class Server:
     self._engine = engine
     self._crew = crew
     self._preparing: Optional[futures.Future[_Prepared]] = None
-    self._assistant = futures.ThreadPoolExecutor(1)
+    self._assistant = _Assistant()
     # Of policies that others add it is found out: see `_TooEarly`.
     self._needs_model = engine.config.selection == 'power_of_choice'
     self._remote = remote.Remote(worker, engine.config.parallel_clients)
