@@ -150,6 +150,8 @@ def worker(
     stdout=subprocess.PIPE,
     stderr=subprocess.PIPE,
     text=True,
+    # A shell's background jobs ignore it, and so would their children.
+    preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     preexec_fn=None if cores is None else lambda: os.sched_setaffinity(
       0, cores
     ),

@@ -199,7 +199,6 @@ def main(argv: Optional[Sequence[str]] = None) -> None:
   except worker_binary.WorkerError as error:
     _fail(str(error))
   try:
-    print(f'The TFF worker listens at {address}.', flush=True)
     print(
       'WARNING: whoever can connect to it can run any TensorFlow program here, '
       'and read and write your files with it. There is no password, and '
@@ -208,6 +207,7 @@ def main(argv: Optional[Sequence[str]] = None) -> None:
       file=sys.stderr,
       flush=True,
     )
+    print(f'The TFF worker listens at {address}.', flush=True)
     code = process.wait()
     print(
       f'error: The TFF worker ended with exit code {code} (-9 often means that '
