@@ -120,6 +120,14 @@ class Machine(NamedTuple):
     self.process.wait()
 
 
+def _begin(cores: Optional[Sequence[int]]) -> None:
+  """Prepares the process that is to be a worker."""
+  # A shell's background jobs ignore it, and so would their children.
+  signal.signal(signal.SIGINT, signal.SIG_DFL)
+  if cores is not None:
+    os.sched_setaffinity(0, cores)
+
+
 @contextlib.contextmanager
 def worker(
   where: Namespace = HERE,
@@ -150,11 +158,7 @@ def worker(
     stdout=subprocess.PIPE,
     stderr=subprocess.PIPE,
     text=True,
-    # A shell's background jobs ignore it, and so would their children.
-    preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-    preexec_fn=None if cores is None else lambda: os.sched_setaffinity(
-      0, cores
-    ),
+    preexec_fn=lambda: _begin(cores),
   )
   try:
     assert process.stdout is not None and process.stderr is not None
