@@ -365,7 +365,9 @@ def test_interruption_leaves_no_stamp_and_is_recovered_from(
   assert process.returncode == exit_code
   assert not project.stamp.exists()
   with pytest.raises(ProcessLookupError):  # Nothing is left running.
-    os.killpg(process.pid, 0)
+    for _ in range(100):  # The killed may take a moment to go.
+      os.killpg(process.pid, 0)
+      time.sleep(0.1)
   project.calls()
 
   project.fake_venv()
