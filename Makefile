@@ -26,7 +26,7 @@ setup:  ## Make .venv (Python 3.10 or 3.11; PYTHON= chooses which).
 	@$(PYTHON) tools/setup_env.py
 
 test: setup  ## Run the tests (ARGS= for pytest).
-	@$(VENV_PYTHON) -m pytest -n 2 $(ARGS)
+	@$(VENV_PYTHON) -m pytest -n 2 --dist worksteal $(ARGS)
 
 lint: setup  ## Check style and types.
 	@$(VENV_PYTHON) -m ruff check .
