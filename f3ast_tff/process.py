@@ -266,6 +266,14 @@ def _server(
   return _Server(initialize, server_update, sum_updates)
 
 
+def _step(server_update: Any, state: Any, update: Any, tally: Any) -> Any:
+  """Returns what the server's step makes of a state, at the server."""
+  return tff.federated_map(
+    server_update,
+    (state.global_model_weights, state.optimizer, state.rates, update, tally),
+  )
+
+
 def compose(
   training: local_training.LocalTraining,
   p: np.ndarray,
@@ -336,15 +344,8 @@ def compose(
     else:  # One sum for all, because each sum costs milliseconds.
       update, tally = tff.federated_sum(contributions)
       aggregator_state = state.aggregator
-    weights, optimizer_state, r, metrics = tff.federated_map(
-      server_update,
-      (
-        state.global_model_weights,
-        state.optimizer,
-        state.rates,
-        update,
-        tally,
-      ),
+    weights, optimizer_state, r, metrics = _step(
+      server_update, state, update, tally
     )
     new_state = ServerState(
       weights, r, client_work_state, aggregator_state, optimizer_state
@@ -434,15 +435,8 @@ def split(
 
   @tff.federated_computation(state_type, contribute.type_signature.result)
   def apply(state, contribution):
-    weights, optimizer_state, r, metrics = tff.federated_map(
-      server_update,
-      (
-        state.global_model_weights,
-        state.optimizer,
-        state.rates,
-        contribution.update,
-        contribution.tally,
-      ),
+    weights, optimizer_state, r, metrics = _step(
+      server_update, state, contribution.update, contribution.tally
     )
     new_state = ServerState(
       weights, r, state.client_work, state.aggregator, optimizer_state
