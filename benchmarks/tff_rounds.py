@@ -29,6 +29,7 @@ from f3ast_tff import config as config_lib
 from f3ast_tff import engine
 from f3ast_tff import runtime
 from f3ast_tff import selection
+from f3ast_tff import server as server_lib
 
 OURS = {
   'fedavg': dict(algorithm='fedavg'),
@@ -67,7 +68,7 @@ def _ours(work: contender.Work, settings: Any, data_dir: str):
   )
 
   def start(running: runtime.Worker) -> Callable[[np.ndarray], None]:
-    server = engine.Server(built, running)
+    server = server_lib.Server(built, running)
     rounds = itertools.count(1)
 
     def play(cohort):

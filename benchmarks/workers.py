@@ -331,6 +331,7 @@ def _speed(scratch: pathlib.Path) -> list[dict[str, Any]]:
   from f3ast_tff import crew as crew_lib
   from f3ast_tff import engine
   from f3ast_tff import runtime
+  from f3ast_tff import server
 
   task = engine.Task(
     tasks.dataset(_TASK.value, _DATA_DIR.value or ''), tasks.model(_TASK.value)
@@ -354,11 +355,11 @@ def _speed(scratch: pathlib.Path) -> list[dict[str, Any]]:
       for i, network in enumerate(networks)
     ]
     local = stack.enter_context(runtime.worker(threads=1, parallel=1))
-    servers = [engine.Server(engine.build(config, task), local)]
+    servers = [server.Server(engine.build(config, task), local)]
     for count in (1, 2, 3):
       crew = stack.enter_context(crew_lib.connect(where[:count], 60))
       built = engine.build(config, task, count)
-      servers.append(engine.Server(built, local, crew))
+      servers.append(server.Server(built, local, crew))
     times = np.zeros((rounds, len(servers)))
     # The first rounds build what the later ones use.
     for t in range(-1, rounds + 1):

@@ -258,6 +258,7 @@ def _train(
   from f3ast_tff import divergence
   from f3ast_tff import engine
   from f3ast_tff import runtime
+  from f3ast_tff import server
   from f3ast_tff import training
   from f3ast_tff.report import run_summary
 
@@ -268,7 +269,7 @@ def _train(
     flush=True,
   )
   with one_sentence(
-    (runtime.WorkerError, engine.RoundError, divergence.DivergenceError), 1
+    (runtime.WorkerError, server.RoundError, divergence.DivergenceError), 1
   ):
     with one_sentence(crew.UnreachableError, 2):
       seconds = training.run(

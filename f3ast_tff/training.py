@@ -29,6 +29,7 @@ from f3ast_tff import evaluation
 from f3ast_tff import process as process_lib
 from f3ast_tff import run_directory
 from f3ast_tff import runtime
+from f3ast_tff import server as server_lib
 from f3ast_tff.datasets import federated
 
 # How often a run may lose its worker without getting on to a new checkpoint. A
@@ -162,7 +163,7 @@ def _run(
       with runtime.worker(
         verbose, engine_lib.threads(config), config.parallel_clients
       ) as worker:
-        server = engine_lib.Server(engine, worker, crew)
+        server = server_lib.Server(engine, worker, crew)
         start, progress = _restore(files, server)
         progress = _train(
           engine,
@@ -194,7 +195,7 @@ def _run(
 
 
 def _restore(
-  files: _Files, server: engine_lib.Server
+  files: _Files, server: server_lib.Server
 ) -> tuple[int, Progress]:
   """Returns the last saved round and state, and drops rows beyond it."""
   state = server.state
@@ -213,7 +214,7 @@ def _restore(
   return start, progress
 
 
-def _row(played: engine_lib.Round, t: int, k: int) -> dict[str, Any]:
+def _row(played: server_lib.Round, t: int, k: int) -> dict[str, Any]:
   """Returns the row of a round in `rounds.csv`."""
   measured = played.metrics['selection']
   return {
@@ -242,7 +243,7 @@ def _writing_events() -> Iterator[None]:
 
 def _train(
   engine: engine_lib.Engine,
-  server: engine_lib.Server,
+  server: server_lib.Server,
   test: _Test,
   files: _Files,
   start: int,
@@ -339,7 +340,7 @@ class _LeftOut:
     self._num_examples = num_examples
     self._named: set[tuple[int, str]] = set()
 
-  def tell(self, played: engine_lib.Round, round_num: int) -> None:
+  def tell(self, played: server_lib.Round, round_num: int) -> None:
     """Names each client once for each reason, so that logs stay short."""
     mask = played.metrics['selection']['left_out_clients']
     by_reason: dict[str, list[int]] = {}
@@ -361,7 +362,7 @@ class _LeftOut:
         ', '.join(map(str, clients)),
       )
 
-  def trained_and_finite(self, played: engine_lib.Round) -> tuple[int, int]:
+  def trained_and_finite(self, played: server_lib.Round) -> tuple[int, int]:
     """Returns how many participants trained, and to a finite update."""
     clients = played.cohort.clients
     has_failed = np.isin(clients, played.failed)

@@ -16,6 +16,7 @@ from f3ast_tff import addresses
 from f3ast_tff import config as config_lib
 from f3ast_tff import crew as crew_lib
 from f3ast_tff import engine
+from f3ast_tff import server as server_lib
 from f3ast_tff import training
 from f3ast_tff.datasets import synthetic
 from f3ast_tff.models import softmax
@@ -62,9 +63,10 @@ def _weights(server):
 @pytest.mark.parametrize('algorithm', ['f3ast_adam', 'power_of_choice'])
 def test_a_crew_trains_as_one_worker_does(algorithm, pair, tff_worker):
   config = _config(algorithm)
-  alone = engine.Server(engine.build(config, _TASK), tff_worker)
+  alone = server_lib.Server(engine.build(config, _TASK), tff_worker)
   with crew_lib.connect(pair, 30) as crew:
-    together = engine.Server(engine.build(config, _TASK, 2), tff_worker, crew)
+    built = engine.build(config, _TASK, 2)
+    together = server_lib.Server(built, tff_worker, crew)
     start = _weights(together)
     for t in _ROUNDS:
       here, there = alone.play(t), together.play(t)
@@ -107,13 +109,13 @@ def test_the_clients_of_a_lost_worker_go_to_the_others(
 ):
   built = engine.build(_config(), _TASK, 2)
   with crew_lib.connect(pair, 30) as crew:
-    whole = engine.Server(built, tff_worker, crew)
+    whole = server_lib.Server(built, tff_worker, crew)
     for t in _ROUNDS:
       whole.play(t)
   warnings = _Warnings(monkeypatch)
   with stand_ins.worker(networks[1]) as victim:
     with crew_lib.connect([pair[0], victim.address], 4) as crew:
-      server = engine.Server(built, tff_worker, crew)
+      server = server_lib.Server(built, tff_worker, crew)
       for t in _ROUNDS:
         if t == 3:
           victim.freeze()  # So that it is sure to hold a share of the round.
@@ -134,7 +136,7 @@ def test_the_clients_of_a_lost_worker_go_to_the_others(
 def test_a_run_ends_when_nobody_is_left_who_knows_it(tff_worker):
   with stand_ins.worker() as victim:
     with crew_lib.connect([victim.address], 4) as crew:
-      server = engine.Server(
+      server = server_lib.Server(
         engine.build(_config(), _TASK, 1), tff_worker, crew
       )
       server.play(1)

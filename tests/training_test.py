@@ -16,6 +16,7 @@ from f3ast_tff import divergence
 from f3ast_tff import engine
 from f3ast_tff import run_directory
 from f3ast_tff import runtime
+from f3ast_tff import server
 from f3ast_tff import training
 from f3ast_tff.datasets import synthetic
 from f3ast_tff.models import softmax
@@ -140,7 +141,7 @@ def test_a_run_whose_worker_is_killed_ends_as_if_it_had_not_been(tmp_path):
 def _dying_at(monkeypatch, rounds, times):
   """Makes the worker die when these rounds begin, so many times each."""
   left = dict.fromkeys(rounds, times)
-  play, init = engine.Server.play, engine.Server.__init__
+  play, init = server.Server.play, server.Server.__init__
 
   def remember(self, built, worker, crew):
     init(self, built, worker, crew)
@@ -152,8 +153,8 @@ def _dying_at(monkeypatch, rounds, times):
       self.worker.process.kill()
     return play(self, round_num)
 
-  monkeypatch.setattr(engine.Server, '__init__', remember)
-  monkeypatch.setattr(engine.Server, 'play', die)
+  monkeypatch.setattr(server.Server, '__init__', remember)
+  monkeypatch.setattr(server.Server, 'play', die)
   return left
 
 

@@ -1,0 +1,154 @@
+"""Tests of `server`: rounds whose state stays in the worker."""
+
+import sys
+
+import numpy as np
+import pytest
+import tensorflow_federated as tff
+
+from f3ast_tff import config as config_lib
+from f3ast_tff import engine
+from f3ast_tff import environment
+from f3ast_tff import process as process_lib
+from f3ast_tff import selection
+from f3ast_tff import server as server_lib
+from f3ast_tff.datasets import synthetic
+from f3ast_tff.models import softmax
+
+_STEP_SIZES = {
+  name: config_lib.LearningRates(0.05, 0.1, 0.001)
+  for name in config_lib.SERVER_OPTIMIZERS
+}
+_DATA = synthetic.load(num_clients=8, seed=1)
+_MODEL = softmax.build()
+
+
+def _config(**changes):
+  changes = {'clients_per_round': '3', 'parallel_clients': 2, **changes}
+  return config_lib.Config(**changes).resolve(_STEP_SIZES)
+
+
+def _num_clients(array):
+  return int(np.frombuffer(array[0, :4].tobytes(), '<i4')[0])
+
+
+def _server(worker, **changes):
+  built = engine.build(_config(**changes), engine.Task(_DATA, _MODEL))
+  return built, server_lib.Server(built, worker)
+
+
+@pytest.mark.parametrize('algorithm', ['f3ast', 'f3ast_adam'])
+def test_rounds_equal_those_of_the_plain_process(algorithm, tff_worker):
+  built, server = _server(tff_worker, algorithm=algorithm)
+  config = built.config
+  sgd, adam = (
+    tff.learning.optimizers.build_sgdm, tff.learning.optimizers.build_adam
+  )
+  plain = process_lib.build_packed_f3ast(
+    _MODEL.functional,
+    built.environment.p,
+    built.environment.initial_rates,
+    built.packer.layout,
+    config.batch_size,
+    client_optimizer=sgd(0.05),
+    server_optimizer=(
+      adam(0.1, epsilon=0.001) if algorithm == 'f3ast_adam' else sgd(0.1)
+    ),
+  )
+  state = plain.initialize()
+  for t in range(1, 6):
+    played = server.play(t)
+    # One array per client, one call per round, everything sent each time.
+    alone = [
+      built.packer(
+        played.cohort._replace(
+          clients=played.cohort.clients[[i]],
+          weights=played.cohort.weights[[i]],
+        ),
+        t,
+      )
+      for i in range(played.cohort.clients.size)
+    ]
+    arrays = [
+      next(a for a in pair if _num_clients(a) == 1) for pair in alone
+    ]
+    output = plain.next(state, arrays)
+    state = output.state
+    for path in ('participants', 'sum_of_weights', 'variance_bound'):
+      np.testing.assert_allclose(
+        played.metrics['selection'][path],
+        output.metrics['selection'][path],
+        rtol=1e-6,
+      )
+    np.testing.assert_allclose(
+      played.metrics['client_work']['train']['loss'],
+      output.metrics['client_work']['train']['loss'],
+      rtol=1e-5,
+    )
+    here = server.state
+    np.testing.assert_array_equal(here.rates, state.rates)
+    for ours, theirs in zip(
+      here.global_model_weights.trainable,
+      state.global_model_weights.trainable,
+    ):
+      np.testing.assert_allclose(ours, theirs, atol=1e-5)
+
+
+def test_a_state_that_is_put_back_goes_on_to_the_same_rounds(tff_worker):
+  _, server = _server(tff_worker, algorithm='f3ast_adam')
+  server.play(1)
+  saved = server.state
+  first = server.play(2), server.state
+  _, other = _server(tff_worker, algorithm='f3ast_adam')
+  other.state = saved
+  second = other.play(2), other.state
+  np.testing.assert_array_equal(
+    first[0].cohort.clients, second[0].cohort.clients
+  )
+  for one, two in zip(
+    first[1].global_model_weights.trainable,
+    second[1].global_model_weights.trainable,
+  ):
+    np.testing.assert_array_equal(one, two)
+
+
+@pytest.mark.parametrize('algorithm', ['f3ast', 'power_of_choice'])
+def test_each_round_is_chosen_once_and_by_the_rates_before_it(
+  algorithm, tff_worker, monkeypatch
+):
+  built, server = _server(tff_worker, algorithm=algorithm, rounds=5)
+  chosen = []
+  select = environment.select
+
+  def noted(config, environment, r, t, losses_of):
+    chosen.append((t, r))
+    return select(config, environment, r, t, losses_of)
+
+  monkeypatch.setattr(environment, 'select', noted)
+  before = [np.array(built.environment.initial_rates)]
+  for t in range(1, 6):
+    server.play(t)
+    before.append(np.array(server.state.rates))
+  # A round that was prepared by other rates would have been chosen twice.
+  assert [t for t, _ in chosen] == [1, 2, 3, 4, 5]
+  for (_, r), expected in zip(chosen, before):
+    np.testing.assert_array_equal(r, expected)
+
+
+def test_a_policy_of_ones_own_is_told_the_losses_of_the_newest_model(
+  tff_worker, monkeypatch
+):
+  monkeypatch.setitem(
+    selection.POLICIES, 'my_own', selection.POLICIES['power_of_choice']
+  )
+  same = {'avail': 'always', 'clients_per_round': '1', 'num_candidates': 8}
+  _, known = _server(tff_worker, selection='power_of_choice', **same)
+  _, own = _server(tff_worker, selection='my_own', **same)
+  for t in range(1, 9):
+    np.testing.assert_array_equal(
+      own.play(t).cohort.clients, known.play(t).cohort.clients
+    )
+
+
+if __name__ == '__main__':
+  sys.exit(pytest.main([__file__, *sys.argv[1:]]))
