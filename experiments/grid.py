@@ -6,256 +6,24 @@ when it has finished, one small file below `results/` remains of it. A cell that
 fails does not stop the others.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-import dataclasses
-import fnmatch
+from collections.abc import Callable, Sequence
 import os
 import pathlib
 import subprocess
 import sys
 import time
-from typing import Any, NamedTuple, Optional
+from typing import NamedTuple, Optional
 
-import pandas as pd
 import tqdm
 
+from experiments import cells as cells_lib
+from experiments import plan
 import f3ast_tff
 from f3ast_tff import run_directory
 from f3ast_tff.report import results
 
-# Seconds a round, tests included, on 2 cores (AMD EPYC): Synthetic from `make
-# reproduce`, paper-size models from results/first-rounds, compact models from
-# five rounds on a busy machine. Only until a cell has been timed.
-_SECONDS_PER_ROUND = {
-  ('paper', 'synthetic'): 0.08,
-  ('paper', 'cifar100'): 26.0,
-  ('paper', 'shakespeare'): 7.0,
-  ('compact', 'cifar100'): 8.0,
-  ('compact', 'shakespeare'): 2.5,
-}
 # What a cell's own files can raise; the others go on.
 _OF_ONE_CELL = (ValueError, KeyError, OSError)
-
-_START_SECONDS = 15.0  # TensorFlow, the data, the worker, compilation.
-
-
-@dataclasses.dataclass(frozen=True)
-class Cell:
-  """A run with a place in the grid.
-
-  Attributes:
-    key: Its place.
-    rounds: The number of rounds.
-    flags: Settings beyond method, availability, rounds and seed.
-    match: Another cell, whose mean sum of weights is to be the server learning
-      rate of this one; it can start when the other has finished.
-  """
-
-  key: results.Key
-  rounds: int
-  flags: tuple[tuple[str, Any], ...] = ()
-  match: Optional[results.Key] = None
-
-  @property
-  def name(self) -> str:
-    """The name, which --only looks at."""
-    return self.key.name
-
-  @property
-  def _is_large(self) -> bool:
-    return self.key.dataset != 'synthetic' and self.key.preset == 'paper'
-
-  @property
-  def settings(self) -> dict[str, Any]:
-    """The settings that make this cell what it is."""
-    return {
-      'algorithm': self.key.method,
-      'avail': self.key.avail,
-      **dict(self.flags),
-      'rounds': self.rounds,
-      'seed': self.key.seed,
-      # The same on every machine. Two runs fill two cores better than one
-      # does, but two of the large models would take much memory.
-      'parallel_clients': 2 if self._is_large else 1,
-    }
-
-  @property
-  def arguments(self) -> list[str]:
-    """What comes after `python`."""
-    flags = [f'--{name}={value}' for name, value in self.settings.items()]
-    return ['-m', f'experiments.{self.key.dataset}', *flags]
-
-  @property
-  def command(self) -> str:
-    """The command to print."""
-    return ' '.join(['.venv/bin/python', *self.arguments])
-
-
-class Places(NamedTuple):
-  """Where runs and results are.
-
-  Attributes:
-    runs: The folder of the runs.
-    results: The folder of the results.
-    allow_changed_code: Whether results may be of code that no revision names.
-    data_dir: Where the real data are; None for the default.
-  """
-
-  runs: pathlib.Path
-  results: pathlib.Path
-  allow_changed_code: bool = False
-  data_dir: Optional[pathlib.Path] = None
-
-  def folder(self, cell: Cell) -> pathlib.Path:
-    """Returns the folder of a cell's run."""
-    return self.runs / cell.name
-
-  def log(self, cell: Cell) -> pathlib.Path:
-    """Returns the file for what the run prints."""
-    # Not with_suffix: names hold dots.
-    return self.runs / f'{cell.name}.log'
-
-
-# Choosing cells.
-
-
-def only(cells: Sequence[Cell], patterns: Sequence[str]) -> list[Cell]:
-  """Returns the cells whose name holds or matches one of the patterns.
-
-  Args:
-    cells: The cells.
-    patterns: Parts of names, or globs (with `*`, `?` or `[`) of whole names;
-      none for all cells.
-
-  Returns:
-    The cells, in order.
-  """
-
-  def fits(name: str, pattern: str) -> bool:
-    if any(c in pattern for c in '*?['):
-      return fnmatch.fnmatchcase(name, pattern)
-    return pattern in name
-
-  return [
-    cell
-    for cell in cells
-    if not patterns or any(fits(cell.name, p) for p in patterns)
-  ]
-
-
-def shard(cells: Sequence[Cell], text: str) -> list[Cell]:
-  """Returns the i-th of n parts of the cells, for job arrays.
-
-  Args:
-    cells: The cells.
-    text: `i/n`, with i from 1 to n.
-
-  Returns:
-    Every n-th cell, so that parts take about the same time.
-  """
-  parts = text.split('/')
-  if len(parts) == 2 and all(part.isdecimal() for part in parts):
-    i, n = map(int, parts)
-    if 1 <= i <= n:
-      return list(cells[i - 1 :: n])
-  raise ValueError(f'shard must be i/n with i from 1 to n, but it is {text!r}.')
-
-
-# What is done already.
-
-
-def result_of(cell: Cell, places: Places) -> Optional[dict[str, Any]]:
-  """Returns the result of a cell, None if there is none yet.
-
-  Args:
-    cell: The cell, with its server learning rate if it has one.
-    places: Where to look.
-
-  Returns:
-    As from `results.read`.
-
-  Raises:
-    results.ResultError: If the file is of other settings.
-  """
-  path = results.path_of(places.results, cell.key)
-  if not path.exists():
-    return None
-  result = results.read(path)
-  check_settings(cell, result)
-  return result
-
-
-def check_settings(cell: Cell, result: Mapping[str, Any]) -> None:
-  """Raises a `ResultError` unless a result has the settings of its cell."""
-  for name, value in cell.settings.items():
-    found = result['settings'].get(name)
-    if found != value:
-      raise results.ResultError(
-        f'The result of {cell.name} was made with {name}={found}, and the grid '
-        f'has {name}={value}; move it away to make it again.'
-      )
-
-
-def resolve(cell: Cell, places: Places) -> Optional[Cell]:
-  """Returns the cell with nothing left open; None if it has to wait."""
-  if cell.match is None:
-    return cell
-  path = results.path_of(places.results, cell.match)
-  if not path.exists():
-    return None
-  # Four digits, so that the command can be read and typed.
-  rate = round(results.read(path)['mean_sum_of_weights'], 4)
-  flags = (*cell.flags, ('server_learning_rate', rate))
-  return dataclasses.replace(cell, flags=flags, match=None)
-
-
-def rounds_done(folder: pathlib.Path) -> int:
-  """Returns how many rounds a run has recorded."""
-  try:
-    with open(folder / 'rounds.csv', 'rb') as file:
-      return max(0, sum(1 for _ in file) - 1)
-  except OSError:
-    return 0
-
-
-# How long it takes.
-
-
-def seconds_known(known: pd.DataFrame) -> dict[tuple[str, ...], float]:
-  """Returns the mean seconds a round of results, by dataset and by method.
-
-  Args:
-    known: From `results.values`.
-
-  Returns:
-    By (preset, dataset) and by (preset, dataset, method).
-  """
-  per_round = known['seconds'] / known['rounds']
-  times: dict[tuple[str, ...], float] = {}
-  for columns in (['preset', 'dataset'], ['preset', 'dataset', 'method']):
-    by = per_round.groupby([known[column] for column in columns])
-    times.update(by.mean().to_dict())
-  return times
-
-
-def estimate(cell: Cell, known: Mapping[tuple[str, ...], float]) -> float:
-  """Returns about how many seconds a cell takes from its start.
-
-  Args:
-    cell: The cell.
-    known: From `seconds_known`.
-
-  Returns:
-    Seconds.
-  """
-  place = cell.key.preset, cell.key.dataset
-  per_round = known.get(
-    (*place, cell.key.method), known.get(place, _SECONDS_PER_ROUND[place])
-  )
-  return _START_SECONDS + per_round * cell.rounds
-
-
-# Running.
 
 
 class Outcome(NamedTuple):
@@ -265,10 +33,10 @@ class Outcome(NamedTuple):
   waiting: list[str]
 
 
-Start = Callable[[Cell, Places], subprocess.Popen]
+Start = Callable[[cells_lib.Cell, cells_lib.Places], subprocess.Popen]
 
 
-def start(cell: Cell, places: Places) -> subprocess.Popen:
+def start(cell: cells_lib.Cell, places: cells_lib.Places) -> subprocess.Popen:
   """Starts a run that ends with this program."""
   launcher = pathlib.Path(f3ast_tff.__file__).with_name('die_with_parent.py')
   command = [
@@ -297,19 +65,21 @@ def revision() -> str:
   return run_directory.revision()
 
 
-def _collect(cell: Cell, places: Places) -> Optional[str]:
+def _collect(cell: cells_lib.Cell, places: cells_lib.Places) -> Optional[str]:
   """Turns a finished run into a result; returns why not if it is none."""
   folder = places.folder(cell)
   result = results.from_run(folder, cell.key, cell.command)
   reason = results.refusal(result, places.allow_changed_code)
   if reason:
     return f'{reason}; the run stays in {folder}'
-  check_settings(cell, result)
+  cells_lib.check_settings(cell, result)
   results.write(places.results, result)
   return None
 
 
-def _begun_with_other_code(cell: Cell, places: Places) -> Optional[str]:
+def _begun_with_other_code(
+  cell: cells_lib.Cell, places: cells_lib.Places
+) -> Optional[str]:
   """Returns why a run that was begun cannot go on, None if it can."""
   folder = places.folder(cell)
   if places.allow_changed_code or not (folder / 'config.json').exists():
@@ -331,10 +101,10 @@ def _last_line(log: pathlib.Path) -> str:
 class _Progress:
   """One bar for the whole grid; a second of it is a second of one process."""
 
-  def __init__(self, cells: Sequence[Cell], places: Places):
+  def __init__(self, cells: Sequence[cells_lib.Cell], places: cells_lib.Places):
     self._places = places
-    known = seconds_known(results.values(results.read_all(places.results)))
-    self._work = {cell.name: estimate(cell, known) for cell in cells}
+    known = plan.seconds_known(results.values(results.read_all(places.results)))
+    self._work = {cell.name: plan.estimate(cell, known) for cell in cells}
     self._done = 0
     self._done_work = 0.0
     self._bar = tqdm.tqdm(
@@ -353,22 +123,22 @@ class _Progress:
     tqdm.tqdm.write(text, file=sys.stderr)
     sys.stderr.flush()
 
-  def finish(self, cell: Cell) -> None:
+  def finish(self, cell: cells_lib.Cell) -> None:
     self._done += 1
     self._done_work += self._work[cell.name]
 
-  def skip(self, cell: Cell) -> None:
+  def skip(self, cell: cells_lib.Cell) -> None:
     self.finish(cell)
     if not self._bar.disable:
       # What took no time must not make the rest look quick.
       self._bar.initial += round(self._work[cell.name])
 
-  def show(self, running: Sequence[Cell]) -> None:
+  def show(self, running: Sequence[cells_lib.Cell]) -> None:
     if self._bar.disable:
       return
     under_way = sum(
       self._work[cell.name]
-      * min(1.0, rounds_done(self._places.folder(cell)) / cell.rounds)
+      * min(1.0, cells_lib.rounds_done(self._places.folder(cell)) / cell.rounds)
       for cell in running
     )
     self._bar.n = min(self._bar.total, round(self._done_work + under_way))
@@ -379,18 +149,18 @@ class _Progress:
 class _Runner:
   """The cells of a call of `run`: who waits, who runs, who failed."""
 
-  def __init__(self, places: Places, jobs: int, start_: Start):
+  def __init__(self, places: cells_lib.Places, jobs: int, start_: Start):
     self._places, self._jobs, self._start = places, jobs, start_
-    self.running: dict[Cell, subprocess.Popen] = {}
+    self.running: dict[cells_lib.Cell, subprocess.Popen] = {}
     self.failed: list[str] = []
 
-  def fill(self, waiting: list[Cell], progress: _Progress) -> None:
+  def fill(self, waiting: list[cells_lib.Cell], progress: _Progress) -> None:
     """Starts cells that need not wait, while there is room."""
     for cell in list(waiting):
       if len(self.running) >= self._jobs:
         return
       try:
-        ready = resolve(cell, self._places)
+        ready = cells_lib.resolve(cell, self._places)
         if ready is None:
           continue
         waiting.remove(cell)
@@ -400,9 +170,9 @@ class _Runner:
           waiting.remove(cell)
         self._fail(cell, str(error), progress)
 
-  def _begin(self, cell: Cell, progress: _Progress) -> None:
+  def _begin(self, cell: cells_lib.Cell, progress: _Progress) -> None:
     folder = self._places.folder(cell)
-    if result_of(cell, self._places) is not None:
+    if cells_lib.result_of(cell, self._places) is not None:
       progress.skip(cell)
     elif results.is_whole(folder, cell.rounds):
       self._end(cell, None, progress)
@@ -430,7 +200,7 @@ class _Runner:
       self._end(cell, reason, progress)
 
   def _end(
-    self, cell: Cell, reason: Optional[str], progress: _Progress
+    self, cell: cells_lib.Cell, reason: Optional[str], progress: _Progress
   ) -> None:
     try:
       reason = reason or _collect(cell, self._places)
@@ -441,15 +211,17 @@ class _Runner:
     else:
       progress.finish(cell)
 
-  def _fail(self, cell: Cell, reason: str, progress: _Progress) -> None:
+  def _fail(
+    self, cell: cells_lib.Cell, reason: str, progress: _Progress
+  ) -> None:
     self.failed.append(f'{cell.name}: {reason}')
     progress.finish(cell)
     progress.say(f'failed   {cell.name}')
 
 
 def run(
-  cells: Sequence[Cell],
-  places: Places,
+  cells: Sequence[cells_lib.Cell],
+  places: cells_lib.Places,
   jobs: int,
   start_: Optional[Start] = None,
   poll_seconds: float = 0.2,
@@ -484,46 +256,3 @@ def run(
       if cell.match
     ],
   )
-
-
-def plan(cells: Sequence[Cell], places: Places, jobs: int) -> str:
-  """Returns what `run` would do: a cell's state, time and command.
-
-  Args:
-    cells: The cells.
-    places: Where runs and results are.
-    jobs: How many processes at a time.
-
-  Returns:
-    Lines, the last one with the sum.
-  """
-  known = seconds_known(results.values(results.read_all(places.results)))
-  lines, total, num_left = [], 0.0, 0
-  for cell in cells:
-    ready = resolve(cell, places)
-    done = rounds_done(places.folder(cell))
-    if ready is not None and result_of(ready, places) is not None:
-      state = 'finished'
-    else:
-      seconds = estimate(cell, known) * (1 - min(1.0, done / cell.rounds))
-      total += seconds
-      num_left += 1
-      state = f'{_duration(seconds)} to run'
-      if ready is None and cell.match is not None:
-        state += f', after {cell.match.name}'
-      elif done:
-        state += f', from round {done} or a little before'
-    lines += [f'{cell.name}: {state}', f'  {(ready or cell).command}']
-  lines.append(
-    f'{len(cells)} cells, {num_left} to run: about {_duration(total)} of work, '
-    f'{_duration(total / jobs)} with --jobs={jobs} if there are cores for it'
-  )
-  return '\n'.join(lines)
-
-
-def _duration(seconds: float) -> str:
-  if seconds < 120:
-    return f'{seconds:.0f} s'
-  if seconds < 7200:
-    return f'{seconds / 60:.0f} min'
-  return f'{seconds / 3600:.1f} h'

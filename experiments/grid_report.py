@@ -5,6 +5,7 @@ import pathlib
 import shutil
 import sys
 
+from experiments import cells as cells_lib
 from experiments import cli
 from experiments import grid
 from experiments import paper_numbers
@@ -28,7 +29,7 @@ def _other_pictures() -> dict[str, tuple[str, bytes]]:
 
 
 def _files(
-  places: grid.Places, cells: Sequence[grid.Cell]
+  places: cells_lib.Places, cells: Sequence[cells_lib.Cell]
 ) -> dict[str, bytes]:
   """Returns the files of the report.
 
@@ -56,7 +57,7 @@ def _files(
       path = results.path_of(places.results, key)
       raise results.ResultError(f'{path} {reason}; move it away.')
     cell = known[key]
-    grid.check_settings(grid.resolve(cell, places) or cell, result)
+    cells_lib.check_settings(cells_lib.resolve(cell, places) or cell, result)
     varied[key] = [name for name, _ in cell.flags]
     if cell.match is not None:
       varied[key].append('server_learning_rate')
@@ -66,7 +67,9 @@ def _files(
 
 
 def write(
-  places: grid.Places, cells: Sequence[grid.Cell], output: pathlib.Path
+  places: cells_lib.Places,
+  cells: Sequence[cells_lib.Cell],
+  output: pathlib.Path,
 ) -> None:
   """Writes the report and says where it is."""
   from f3ast_tff.report import paper_report
@@ -76,7 +79,9 @@ def write(
 
 
 def check(
-  places: grid.Places, cells: Sequence[grid.Cell], output: pathlib.Path
+  places: cells_lib.Places,
+  cells: Sequence[cells_lib.Cell],
+  output: pathlib.Path,
 ) -> None:
   """Ends the program with exit code 1 unless the report is as it should be."""
   from f3ast_tff.report import paper_report
@@ -97,7 +102,9 @@ def keep_once_more(folder: pathlib.Path) -> None:
   folder.rename(previous)
 
 
-def run(cells: Sequence[grid.Cell], places: grid.Places, jobs: int) -> bool:
+def run(
+  cells: Sequence[cells_lib.Cell], places: cells_lib.Places, jobs: int
+) -> bool:
   """Runs cells and tells what became of them.
 
   Args:

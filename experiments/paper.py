@@ -21,10 +21,12 @@ import sys
 from absl import app
 from absl import flags
 
+from experiments import cells as cells_lib
 from experiments import cli
 from experiments import grid
 from experiments import grid_report
 from experiments import paper_cells
+from experiments import plan
 
 _PRESET = flags.DEFINE_enum(
   'preset',
@@ -93,14 +95,16 @@ def _check_code_is_named() -> None:
     )
 
 
-def _main(chosen: Sequence[grid.Cell], every: Sequence[grid.Cell]) -> None:
+def _main(
+  chosen: Sequence[cells_lib.Cell], every: Sequence[cells_lib.Cell]
+) -> None:
   scratch = cli.here('runs/paper')
   runs, found, output = (
     (scratch / 'runs', scratch / 'results', scratch / 'report')
     if _FROM_SCRATCH.value
     else map(cli.here, (_RUNS_DIR.value, _RESULTS_DIR.value, _REPORT_DIR.value))
   )
-  places = grid.Places(
+  places = cells_lib.Places(
     runs, found, _FROM_SCRATCH.value, cli.data_dir(_DATA_DIR.value)
   )
   if _CHECK.value:
@@ -110,7 +114,7 @@ def _main(chosen: Sequence[grid.Cell], every: Sequence[grid.Cell]) -> None:
     grid_report.write(places, every, output)
     return
   if _DRY_RUN.value:
-    print(grid.plan(chosen, places, _JOBS.value))
+    print(plan.text(chosen, places, _JOBS.value))
     return
   if not _FROM_SCRATCH.value:
     _check_code_is_named()
@@ -136,7 +140,7 @@ def main(argv: Sequence[str]) -> None:
   if sum((_CHECK.value, _REPORT_ONLY.value, _DRY_RUN.value)) > 1:
     cli.fail('give one of --check, --report_only and --dry_run.', 2)
   with cli.one_sentence(ValueError, 2):
-    chosen = grid.only(
+    chosen = cells_lib.only(
       paper_cells.cells(_PRESET.value, _ROUNDS.value), _ONLY.value
     )
     if not chosen:
@@ -145,7 +149,7 @@ def main(argv: Sequence[str]) -> None:
         f'{",".join(_ONLY.value)}; --dry_run lists their names.'
       )
     if _SHARD.value is not None:
-      chosen = grid.shard(chosen, _SHARD.value)
+      chosen = cells_lib.shard(chosen, _SHARD.value)
     _main(chosen, paper_cells.cells('all', _ROUNDS.value))
 
 

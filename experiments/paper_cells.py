@@ -7,7 +7,7 @@ is there once.
 from collections.abc import Sequence
 from typing import Any, Optional
 
-from experiments import grid
+from experiments import cells as cells_lib
 from f3ast_tff.report import design
 from f3ast_tff.report import names
 from f3ast_tff.report import results
@@ -26,17 +26,18 @@ def _synthetic(
   seed: int,
   rounds: int,
   flag: Optional[tuple[str, Any]] = None,
-) -> grid.Cell:
+) -> cells_lib.Cell:
   variant = '' if flag is None else design.variant(*flag)
   key = design.synthetic(method, avail, variant, seed)
-  return grid.Cell(key, rounds, (flag,) if flag is not None and variant else ())
+  flags = (flag,) if flag is not None and variant else ()
+  return cells_lib.Cell(key, rounds, flags)
 
 
 def main_grid(
   rounds: int,
   seeds: Sequence[int] = design.SEEDS,
   avails: Sequence[str] = AVAILS,
-) -> list[grid.Cell]:
+) -> list[cells_lib.Cell]:
   """Returns the paper's five methods under its five availability models."""
   return [
     _synthetic(method, avail, seed, rounds)
@@ -46,7 +47,7 @@ def main_grid(
   ]
 
 
-def heterogeneity(rounds: int) -> list[grid.Cell]:
+def heterogeneity(rounds: int) -> list[cells_lib.Cell]:
   """Returns tab:heterogeneity; alpha = 1 is that of the main grid."""
   return [
     _synthetic(method, design.ALPHA_AVAIL, seed, rounds, ('alpha', alpha))
@@ -56,7 +57,7 @@ def heterogeneity(rounds: int) -> list[grid.Cell]:
   ]
 
 
-def k_sweep(rounds: int) -> list[grid.Cell]:
+def k_sweep(rounds: int) -> list[cells_lib.Cell]:
   """Returns fig:num_clients; K = 10 is that of the main grid."""
   return [
     _synthetic(
@@ -68,7 +69,7 @@ def k_sweep(rounds: int) -> list[grid.Cell]:
   ]
 
 
-def protocols(rounds: int) -> list[grid.Cell]:
+def protocols(rounds: int) -> list[cells_lib.Cell]:
   """Returns the released code's protocol, whole and one departure at a time."""
   whole = [
     _synthetic(method, avail, seed, rounds, ('protocol', 'released'))
@@ -85,7 +86,7 @@ def protocols(rounds: int) -> list[grid.Cell]:
   return whole + single
 
 
-def controls(rounds: int) -> list[grid.Cell]:
+def controls(rounds: int) -> list[cells_lib.Cell]:
   """Returns what tells the selection rule from a hidden learning rate.
 
   F3AST from each r(0), of which Kp is that of the main grid; and the baselines
@@ -104,7 +105,7 @@ def controls(rounds: int) -> list[grid.Cell]:
     for rate_init in design.RATE_INITS
   ]
   matched = [
-    grid.Cell(
+    cells_lib.Cell(
       design.synthetic(method, avail, design.MATCHED, seed),
       rounds,
       match=design.synthetic('f3ast', avail, seed=seed),
@@ -116,7 +117,7 @@ def controls(rounds: int) -> list[grid.Cell]:
   return starts + matched
 
 
-def synthetic(rounds: int = PAPER_ROUNDS['synthetic']) -> list[grid.Cell]:
+def synthetic(rounds: int = PAPER_ROUNDS['synthetic']) -> list[cells_lib.Cell]:
   """Returns all cells on Synthetic."""
   cells_ = [
     *main_grid(rounds),
@@ -128,7 +129,9 @@ def synthetic(rounds: int = PAPER_ROUNDS['synthetic']) -> list[grid.Cell]:
   return list(dict.fromkeys(cells_))  # In order, and each cell once.
 
 
-def real_data(preset: str, rounds: Optional[int] = None) -> list[grid.Cell]:
+def real_data(
+  preset: str, rounds: Optional[int] = None
+) -> list[cells_lib.Cell]:
   """Returns the cells on CIFAR-100 and Shakespeare.
 
   Args:
@@ -146,7 +149,7 @@ def real_data(preset: str, rounds: Optional[int] = None) -> list[grid.Cell]:
     flags = (('model', preset), *flags)
   several = design.FEW_SEEDS if preset == 'compact' else range(1)
   return [
-    grid.Cell(
+    cells_lib.Cell(
       results.Key(preset, dataset, avail, method, '', seed),
       rounds or all_rounds[dataset],
       flags,
@@ -160,7 +163,7 @@ def real_data(preset: str, rounds: Optional[int] = None) -> list[grid.Cell]:
   ]
 
 
-def cells(preset: str, rounds: Optional[int] = None) -> list[grid.Cell]:
+def cells(preset: str, rounds: Optional[int] = None) -> list[cells_lib.Cell]:
   """Returns the cells of a preset; Synthetic belongs to both.
 
   Args:

@@ -17,9 +17,9 @@ import time
 from absl import app
 from absl import flags
 
+from experiments import cells as cells_lib
 from experiments import cli
 from experiments import compare
-from experiments import grid
 from experiments import grid_report
 from experiments import paper_cells
 
@@ -47,7 +47,7 @@ def main(argv: Sequence[str]) -> None:
   if finished.exists():
     grid_report.keep_once_more(output)
   # A newcomer may have changed the code: nothing of this goes to results/.
-  places = grid.Places(
+  places = cells_lib.Places(
     output / 'runs', output / 'results', allow_changed_code=True
   )
   began = time.time()

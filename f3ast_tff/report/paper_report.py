@@ -18,6 +18,7 @@ from f3ast_tff.report import paper_figures
 from f3ast_tff.report import paper_tables
 from f3ast_tff.report import results
 from f3ast_tff.report import tables
+from f3ast_tff.report import verdict_tables
 
 
 class Paper(NamedTuple):
@@ -94,12 +95,8 @@ def build(
     .csv; `cells.csv`, `README.md` and `report.html`.
   """
   values, curves = results.values(all_results), results.curves(all_results)
-  number_tables = paper_tables.number_tables(
-    values, paper.numbers, paper.seconds
-  )
-  verdicts = paper_tables.verdict_tables(
-    claims_lib.claims(values, paper.numbers)
-  )
+  number_tables = paper_tables.build(values, paper.numbers, paper.seconds)
+  verdicts = verdict_tables.build(claims_lib.claims(values, paper.numbers))
   figures = paper_figures.figures(values, curves, paper.numbers)
   points = open_points.points(values)
   texts, files = {}, {}

@@ -7,15 +7,15 @@ import sys
 import pandas as pd
 import pytest
 
+from experiments import cells as cells_lib
 from experiments import grid
 from f3ast_tff.report import results
-from tests import fake_results
 from tests import stub_training
 
 
 def _cell(method, seed=0, avail='scarce', variant='', **rest):
   key = results.Key('paper', 'synthetic', avail, method, variant, seed)
-  return grid.Cell(key, 2, **rest)
+  return cells_lib.Cell(key, 2, **rest)
 
 
 _MATCHED = _cell(
@@ -25,7 +25,7 @@ _MATCHED = _cell(
 
 @pytest.fixture
 def places(tmp_path):
-  return grid.Places(tmp_path / 'runs', tmp_path / 'results')
+  return cells_lib.Places(tmp_path / 'runs', tmp_path / 'results')
 
 
 @pytest.fixture(autouse=True)
@@ -145,55 +145,9 @@ def test_a_matched_cell_waits_for_the_other(tmp_path, places):
 
 def test_a_result_of_other_settings_is_not_taken(tmp_path, places):
   _run([_cell('f3ast')], places, stub_training.Stub(tmp_path))
-  longer = grid.Cell(_cell('f3ast').key, 3)
+  longer = cells_lib.Cell(_cell('f3ast').key, 3)
   outcome = _run([longer], places, stub_training.Stub(tmp_path))
   assert 'made with rounds=2, and the grid has rounds=3' in outcome.failed[0]
-
-
-def test_only():
-  cells = [_cell('f3ast'), _cell('f3ast_adam'), _cell('fedavg', 1)]
-  assert grid.only(cells, []) == cells
-  assert grid.only(cells, ['f3ast']) == cells[:2]
-  assert grid.only(cells, ['*-f3ast-*']) == cells[:1]
-  assert grid.only(cells, ['seed=1', 'adam']) == cells[1:]
-  assert grid.only(cells, ['f3ast*']) == []  # A glob is of the whole name.
-
-
-def test_shards_are_all_cells_once():
-  cells = [_cell('f3ast', seed) for seed in range(7)]
-  parts = [grid.shard(cells, f'{i}/3') for i in (1, 2, 3)]
-  assert [len(part) for part in parts] == [3, 2, 2]
-  assert sorted(sum(parts, []), key=lambda c: c.key.seed) == cells
-  for wrong in ('0/3', '4/3', '1', 'a/b', '1/2/3', '-1/3'):
-    with pytest.raises(ValueError, match='i/n with i from 1 to n'):
-      grid.shard(cells, wrong)
-
-
-def test_estimates_come_from_results_where_there_are_some():
-  known = results.values([
-    fake_results.result(_cell('f3ast').key),  # Half a second a round.
-  ])
-  seconds = grid.seconds_known(known)
-  assert grid.estimate(_cell('f3ast'), seconds) == pytest.approx(15 + 1)
-  assert grid.estimate(_cell('fedavg'), seconds) == pytest.approx(15 + 1)
-  no_results = grid.seconds_known(results.values([]))
-  assert no_results == {}
-  assert grid.estimate(_cell('f3ast'), no_results) == pytest.approx(
-    15 + 2 * grid._SECONDS_PER_ROUND[('paper', 'synthetic')]
-  )
-
-
-def test_plan(tmp_path, places):
-  _run([_cell('f3ast')], places, stub_training.Stub(tmp_path))
-  waiting = _cell('fedavg', 1, variant='matched', match=_cell('f3ast', 1).key)
-  cells = [_cell('f3ast'), _cell('fedavg'), _MATCHED, waiting]
-  lines = grid.plan(cells, places, 2).splitlines()
-  assert lines[0] == 'paper/synthetic/scarce-f3ast-seed=0: finished'
-  assert lines[1] == f'  {cells[0].command}'
-  assert lines[2] == 'paper/synthetic/scarce-fedavg-seed=0: 16 s to run'
-  assert '--server_learning_rate=0.8123 --rounds=2 --seed=0' in lines[5]
-  assert lines[6].endswith('to run, after paper/synthetic/scarce-f3ast-seed=1')
-  assert lines[-1].startswith('4 cells, 3 to run: about 48 s of work, 24 s')
 
 
 def test_the_run_starts_the_program_of_its_task(tmp_path, monkeypatch):
@@ -201,10 +155,11 @@ def test_the_run_starts_the_program_of_its_task(tmp_path, monkeypatch):
   monkeypatch.setattr(
     subprocess, 'Popen', lambda command, **_: commands.append(command)
   )
-  places = grid.Places(tmp_path / 'r', tmp_path, data_dir=pathlib.Path('/data'))
+  data_dir = pathlib.Path('/data')
+  places = cells_lib.Places(tmp_path / 'r', tmp_path, data_dir=data_dir)
   shakespeare = results.Key('compact', 'shakespeare', 'scarce', 'f3ast')
   for cell in (
-    grid.Cell(shakespeare, 2, (('model', 'compact'),)), _cell('f3ast')
+    cells_lib.Cell(shakespeare, 2, (('model', 'compact'),)), _cell('f3ast')
   ):
     grid.start(cell, places)
   first, second = commands
@@ -214,7 +169,7 @@ def test_the_run_starts_the_program_of_its_task(tmp_path, monkeypatch):
     '--model=compact',
     '--resume',
     '--data_dir=/data',
-    f'--output_dir={places.folder(grid.Cell(shakespeare, 2))}',
+    f'--output_dir={places.folder(cells_lib.Cell(shakespeare, 2))}',
   ):
     assert part in first
   assert not any('data_dir' in part for part in second)

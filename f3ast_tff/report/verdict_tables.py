@@ -1,0 +1,131 @@
+"""Tables of verdicts: which claims of the paper hold in our runs."""
+
+from collections.abc import Sequence
+import math
+
+from f3ast_tff.report import claims as claims_lib
+from f3ast_tff.report import names
+from f3ast_tff.report import tables
+
+
+def _verdicts(
+  claims: Sequence[claims_lib.Claim], preset: str
+) -> tables.Table:
+  """Returns the verdicts in the layout of the large tables."""
+  rows: dict[tuple[str, str, str], list[tables.Entry]] = {}
+  for claim in claims:
+    if claim.topic == 'tables' and claim.preset == preset:
+      place = claim.dataset, claim.metric, claim.text
+      texts = names.DATASETS[claim.dataset], names.METRICS[claim.metric]
+      row = rows.setdefault(place, [*texts, claim.text])
+      row.append(claims_lib.verdict(claim.found))
+  return tables.Table(
+    f'verdicts-{preset}',
+    f'Does the claim hold? {names.SIZES[preset].capitalize()}',
+    'By a paired t-test across seeds, two-sided, at 0.05. The tests are not '
+    'corrected for their number: of twenty claims about nothing, one would '
+    'seem decided.',
+    [
+      'dataset',
+      'metric',
+      'claim',
+      *names.AVAILS.values(),
+      claims_lib.ALL_AVAILS,
+    ],
+    list(rows.values()),
+    label=2,
+  )
+
+
+def _p(value: float) -> str:
+  return '' if math.isnan(value) else f'{value:.2g}'
+
+
+def _other_verdicts(claims: Sequence[claims_lib.Claim]) -> tables.Table:
+  rows: list[list[tables.Entry]] = []
+  for claim in claims:
+    if claim.topic == 'tables':
+      continue
+    found = claim.found
+    difference = (claim.ours - claim.other).dropna()
+    rows.append([
+      claim.topic,
+      f'{names.DATASETS[claim.dataset]}, {claim.preset}',
+      claim.where,
+      claim.text,
+      claims_lib.verdict(found),
+      tables.measured(difference, signed=True),
+      _p(found.p),
+      f'{found.wins} of {found.seeds}',
+    ])
+  return tables.Table(
+    'verdicts-other',
+    'Does the claim hold? Heterogeneity, number of clients, curves, controls',
+    'By a paired t-test across seeds, as above. Steadiness is the standard '
+    'deviation of the accuracy from test to test in the last 100 rounds.',
+    [
+      'about',
+      'dataset, models',
+      'where',
+      'claim',
+      'verdict',
+      'difference',
+      'p',
+      'seeds as claimed',
+    ],
+    rows,
+    label=3,
+  )
+
+
+def _all_claims(claims: Sequence[claims_lib.Claim]) -> tables.Table:
+  """Returns every claim with its statistics."""
+  rows: list[list[tables.Entry]] = []
+  for claim in claims:
+    found = claim.found
+    rows.append([
+      claim.topic,
+      claim.preset,
+      claim.dataset,
+      claim.where,
+      claim.metric,
+      claim.text,
+      claims_lib.verdict(found),
+      tables.measured((claim.ours - claim.other).dropna(), signed=True),
+      tables.Printed(claim.paper, 3),
+      _p(found.p),
+      f'{found.wins} of {found.seeds}',
+      _p(found.sign_p) if found.seeds else '',
+    ])
+  return tables.Table(
+    'claims',
+    'All claims and their statistics',
+    'Differences are ours minus theirs, paired by seed: mean ± standard '
+    'deviation [seeds]; p of the paired t-test; in how many seeds the sign is '
+    'as claimed, and p of the exact sign test.',
+    [
+      'about',
+      'preset',
+      'dataset',
+      'where',
+      'metric',
+      'claim',
+      'verdict',
+      'difference',
+      "paper's difference",
+      'p',
+      'seeds as claimed',
+      'sign test p',
+    ],
+    rows,
+    label=5,
+  )
+
+
+def build(claims: Sequence[claims_lib.Claim]) -> list[tables.Table]:
+  """Returns the tables of verdicts; the last one holds all claims."""
+  return [
+    *(_verdicts(claims, preset) for preset in names.PRESETS),
+    _other_verdicts(claims),
+    _all_claims(claims),
+  ]

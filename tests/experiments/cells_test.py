@@ -1,0 +1,36 @@
+"""Tests of `experiments.cells`; `grid_test` has those of finished cells."""
+
+import sys
+
+import pytest
+
+from experiments import cells as cells_lib
+from f3ast_tff.report import results
+
+
+def _cell(method, seed=0):
+  key = results.Key('paper', 'synthetic', 'scarce', method, '', seed)
+  return cells_lib.Cell(key, 2)
+
+
+def test_only():
+  cells = [_cell('f3ast'), _cell('f3ast_adam'), _cell('fedavg', 1)]
+  assert cells_lib.only(cells, []) == cells
+  assert cells_lib.only(cells, ['f3ast']) == cells[:2]
+  assert cells_lib.only(cells, ['*-f3ast-*']) == cells[:1]
+  assert cells_lib.only(cells, ['seed=1', 'adam']) == cells[1:]
+  assert cells_lib.only(cells, ['f3ast*']) == []  # A glob is of the whole name.
+
+
+def test_shards_are_all_cells_once():
+  cells = [_cell('f3ast', seed) for seed in range(7)]
+  parts = [cells_lib.shard(cells, f'{i}/3') for i in (1, 2, 3)]
+  assert [len(part) for part in parts] == [3, 2, 2]
+  assert sorted(sum(parts, []), key=lambda c: c.key.seed) == cells
+  for wrong in ('0/3', '4/3', '1', 'a/b', '1/2/3', '-1/3'):
+    with pytest.raises(ValueError, match='i/n with i from 1 to n'):
+      cells_lib.shard(cells, wrong)
+
+
+if __name__ == '__main__':
+  sys.exit(pytest.main([__file__, *sys.argv[1:]]))

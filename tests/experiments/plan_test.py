@@ -1,0 +1,52 @@
+"""Tests of `experiments.plan`."""
+
+import sys
+
+import pytest
+
+from experiments import cells as cells_lib
+from experiments import plan
+from f3ast_tff.report import results
+from tests import fake_results
+
+
+def _cell(method, seed=0, variant='', **rest):
+  key = results.Key('paper', 'synthetic', 'scarce', method, variant, seed)
+  return cells_lib.Cell(key, 4, **rest)
+
+
+def test_estimates_come_from_results_where_there_are_some():
+  known = results.values([
+    fake_results.result(_cell('f3ast').key),  # Half a second a round.
+  ])
+  seconds = plan.seconds_known(known)
+  assert plan.estimate(_cell('f3ast'), seconds) == pytest.approx(15 + 2)
+  assert plan.estimate(_cell('fedavg'), seconds) == pytest.approx(15 + 2)
+  no_results = plan.seconds_known(results.values([]))
+  assert no_results == {}
+  assert plan.estimate(_cell('f3ast'), no_results) == pytest.approx(
+    15 + 4 * plan._SECONDS_PER_ROUND[('paper', 'synthetic')]
+  )
+
+
+def test_text(tmp_path):
+  places = cells_lib.Places(tmp_path / 'runs', tmp_path / 'results')
+  done = fake_results.result(_cell('f3ast').key, weights=0.81234, rounds=4)
+  results.write(places.results, done)
+  cells = [
+    _cell('f3ast'),
+    _cell('fedavg'),
+    _cell('fedavg', variant='matched', match=_cell('f3ast').key),
+    _cell('fedavg', 1, variant='matched', match=_cell('f3ast', 1).key),
+  ]
+  lines = plan.text(cells, places, 2).splitlines()
+  assert lines[0] == 'paper/synthetic/scarce-f3ast-seed=0: finished'
+  assert lines[1] == f'  {cells[0].command}'
+  assert lines[2] == 'paper/synthetic/scarce-fedavg-seed=0: 17 s to run'
+  assert '--server_learning_rate=0.8123 --rounds=4 --seed=0' in lines[5]
+  assert lines[6].endswith('to run, after paper/synthetic/scarce-f3ast-seed=1')
+  assert lines[-1].startswith('4 cells, 3 to run: about 51 s of work, 26 s')
+
+
+if __name__ == '__main__':
+  sys.exit(pytest.main([__file__, *sys.argv[1:]]))

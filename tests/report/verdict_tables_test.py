@@ -1,0 +1,66 @@
+"""Tests of `report.verdict_tables`."""
+
+import sys
+
+import pytest
+
+from experiments import paper_numbers
+from f3ast_tff.report import claims
+from f3ast_tff.report import results
+from f3ast_tff.report import tables
+from f3ast_tff.report import verdict_tables
+from tests import fake_results
+
+
+def _tables(methods):
+  """Returns the tables of accuracies under Scarce by method."""
+  values = results.values([
+    result
+    for method, accuracies in methods.items()
+    for result in fake_results.seeds(
+      'paper', 'synthetic', 'scarce', method, accuracies
+    )
+  ])
+  found = verdict_tables.build(claims.claims(values, paper_numbers.load()))
+  return {table.name: table for table in found}
+
+
+def _row(table, *labels):
+  """Returns the texts of the row that begins with the labels, by column."""
+  rows = [list(map(tables.text, row)) for row in table.rows]
+  (row,) = [row for row in rows if tuple(row[: len(labels)]) == labels]
+  return dict(zip(table.header, row))
+
+
+# The differences are .1, .11 and .09: mean .1, deviation .01, and t = 17.3.
+_ABOVE = {'fedavg': [0.5, 0.6, 0.7], 'f3ast': [0.6, 0.71, 0.79]}
+
+
+def test_a_claim_by_availability():
+  row = _row(
+    _tables(_ABOVE)['verdicts-paper'],
+    'Synthetic(1,1)',
+    'test accuracy',
+    'F3AST above FedAvg',
+  )
+  assert row['Scarce'] == 'holds'
+  assert row['Always'] == row['mean of the five'] == 'not run'
+
+
+def test_statistics_of_a_claim():
+  table = _tables(_ABOVE)['claims']
+  (row,) = [
+    dict(zip(table.header, map(tables.text, row)))
+    for row in table.rows
+    if list(map(tables.text, row[1:6]))
+    == ['paper', 'synthetic', 'Scarce', 'accuracy', 'F3AST above FedAvg']
+  ]
+  assert row['difference'] == '+0.100 ± 0.010 [3]'
+  # Two degrees of freedom: p = 1 - t / sqrt(t^2 + 2) = .0033.
+  assert row['p'] == '0.0033'
+  assert row['seeds as claimed'] == '3 of 3'
+  assert row['sign test p'] == '0.25'
+
+
+if __name__ == '__main__':
+  sys.exit(pytest.main([__file__, *sys.argv[1:]]))
