@@ -90,7 +90,8 @@ def controls(rounds: int) -> list[cells_lib.Cell]:
   """Returns what tells the selection rule from a hidden learning rate.
 
   F3AST from each r(0), of which Kp is that of the main grid; and the baselines
-  with the server learning rate at F3AST's mean sum of weights in the same seed.
+  with the server learning rate at F3AST's mean sum of weights in the same seed;
+  FedAvg also at that of F3AST with r(0) = p.
 
   Args:
     rounds: The number of rounds.
@@ -114,7 +115,17 @@ def controls(rounds: int) -> list[cells_lib.Cell]:
     for avail in design.CONTROL_AVAILS
     for method in design.MATCHED_METHODS
   ]
-  return starts + matched
+  from_p = design.variant('rate_init', 'p')
+  matched_to_p = [
+    cells_lib.Cell(
+      design.synthetic('fedavg', avail, design.MATCHED_TO_P, seed),
+      rounds,
+      match=design.synthetic('f3ast', avail, from_p, seed),
+    )
+    for seed in design.SEEDS
+    for avail in design.CONTROL_AVAILS
+  ]
+  return starts + matched + matched_to_p
 
 
 def synthetic(rounds: int = PAPER_ROUNDS['synthetic']) -> list[cells_lib.Cell]:

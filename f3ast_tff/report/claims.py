@@ -292,19 +292,38 @@ def _k_sweep(values: pd.DataFrame) -> Iterator[Claim]:
 
 def _controls(values: pd.DataFrame) -> Iterator[Claim]:
   """Yields our own: does the advantage survive an equal step size?"""
+  from_p = design.variant('rate_init', 'p')
+  pairs = [
+    (
+      f'F3AST above {names.METHODS[other]} with a matched server rate',
+      ('f3ast', ''),
+      (other, design.MATCHED),
+    )
+    for other in design.MATCHED_METHODS
+  ] + [
+    (
+      'F3AST with r(0) = p above FedAvg with a matched server rate',
+      ('f3ast', from_p),
+      ('fedavg', design.MATCHED_TO_P),
+    )
+  ]
   for avail in design.CONTROL_AVAILS:
-    for other in design.MATCHED_METHODS:
+    for text, *sides in pairs:
+      ours, other = (
+        results.by_seed(
+          values, design.synthetic(method, avail, variant), 'accuracy'
+        )
+        for method, variant in sides
+      )
       yield Claim(
         'controls (ours)',
         'paper',
         'synthetic',
         names.AVAILS[avail],
-        f'F3AST above {names.METHODS[other]} with a matched server rate',
+        text,
         'accuracy',
-        results.by_seed(values, design.synthetic('f3ast', avail), 'accuracy'),
-        results.by_seed(
-          values, design.synthetic(other, avail, design.MATCHED), 'accuracy'
-        ),
+        ours,
+        other,
         True,
       )
 

@@ -1,6 +1,7 @@
 """What is varied beside the main grid, and how the cells are called.
 
-Seeds and conditions were fixed here before any of them was run.
+Seeds and conditions were fixed here before any of them was run, but for
+`MATCHED_TO_P`: the results of r(0) = p asked for that control.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,6 +30,7 @@ CONTROL_AVAILS = ('home_devices', 'uneven')
 RATE_INITS = ('kp', 'p', 'uniform')
 MATCHED_METHODS = ('fedavg', 'power_of_choice')
 MATCHED = 'matched'
+MATCHED_TO_P = 'matched_to_p'  # FedAvg alone.
 
 _ALL_F3AST = ('f3ast', 'f3ast_adam')
 _ALL = tuple(names.METHODS)

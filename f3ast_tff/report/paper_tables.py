@@ -279,6 +279,9 @@ def _control_rows(
       for method in design.MATCHED_METHODS
       for variant, text in (('', ''), (design.MATCHED, ', matched server rate'))
     },
+    'FedAvg, server rate matched to r(0) = p': design.synthetic(
+      'fedavg', avail, design.MATCHED_TO_P
+    ),
   }
   for text, key in keys.items():
     step = results.by_seed(values, key, 'mean_sum_of_weights')

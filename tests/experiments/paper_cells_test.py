@@ -30,6 +30,7 @@ def test_synthetic_cells():
     'protocol': 25 + 10 + 3 * (2 + 2 + 5 + 2 + 1 + 5 + 2 + 2 + 5),
     'rate_init': 2 * 2 * 5,  # So is r(0) = Kp.
     'matched': 2 * 2 * 5,
+    'matched_to_p': 2 * 5,
   }
 
 
@@ -47,10 +48,12 @@ def test_real_cells():
 
 
 def test_a_matched_cell_follows_the_same_seed_of_f3ast():
-  names_ = {cell.name for cell in paper_cells.main_grid(500)}
+  names_ = {cell.name for cell in paper_cells.synthetic(500)}
   for cell in paper_cells.controls(500):
     if cell.match is not None:
       assert cell.match.name in names_
+      is_from_p = cell.key.variant == 'matched_to_p'
+      assert cell.match.variant == ('rate_init=p' if is_from_p else '')
       assert cell.match.method == 'f3ast'
       assert (cell.match.avail, cell.match.seed) == (
         cell.key.avail, cell.key.seed

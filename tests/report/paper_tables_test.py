@@ -114,6 +114,9 @@ def test_controls():
     *_synthetic(
       'fedavg', 'uneven', [0.6, 0.8], 'matched', server_learning_rate=0.8
     ),
+    *_synthetic(
+      'fedavg', 'uneven', [0.3, 0.5], 'matched_to_p', server_learning_rate=3.0
+    ),
   ])
   table = found['controls']
   row = _rows(table, 'Uneven', 'FedAvg, matched server rate')
@@ -121,7 +124,11 @@ def test_controls():
   assert row['F3AST with Kp - this, accuracy'] == '+0.050 ± 0.071 [2]'
   row = _rows(table, 'Uneven', 'F3AST, r(0) = p')
   assert row['step'] == '3.000 ± 0.000 [2]'
+  row = _rows(table, 'Uneven', 'FedAvg, server rate matched to r(0) = p')
+  assert row['step'] == '3.000 ± 0.000 [2]'
+  assert row['F3AST with Kp - this, accuracy'] == '+0.350 ± 0.071 [2]'
   verdicts = tables.markdown(found['verdicts-other'])
+  assert 'F3AST with r(0) = p above FedAvg with a matched' in verdicts
   assert 'F3AST above FedAvg with a matched server rate' in verdicts
 
 
