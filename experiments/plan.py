@@ -7,15 +7,14 @@ import pandas as pd
 from experiments import cells as cells_lib
 from f3ast_tff.report import results
 
-# Seconds a round, tests included, on 2 cores (AMD EPYC): Synthetic from `make
-# reproduce`, paper-size models from results/first-rounds, compact models from
-# five rounds on a busy machine. Only until a cell has been timed.
+# Seconds a round, tests included, with two runs at a time on 2 cores (AMD EPYC)
+# but for the large models, which run alone. Only until a cell has been timed.
 _SECONDS_PER_ROUND = {
   ('paper', 'synthetic'): 0.08,
-  ('paper', 'cifar100'): 26.0,
-  ('paper', 'shakespeare'): 7.0,
-  ('compact', 'cifar100'): 8.0,
-  ('compact', 'shakespeare'): 2.5,
+  ('paper', 'cifar100'): 22.0,
+  ('paper', 'shakespeare'): 6.0,
+  ('compact', 'cifar100'): 1.6,
+  ('compact', 'shakespeare'): 2.2,
 }
 _START_SECONDS = 15.0  # TensorFlow, the data, the worker, compilation.
 

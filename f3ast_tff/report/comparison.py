@@ -125,8 +125,8 @@ def load(folders: Sequence[pathlib.Path]) -> pd.DataFrame:
 def table(metrics: pd.DataFrame) -> pd.DataFrame:
   """Returns mean and standard deviation over seeds, one row per method.
 
-  A seed's value is its mean over the last 100 rounds; the sum of weights stands
-  beside the accuracy because it acts as a server learning rate.
+  A seed's value is its mean over `run_summary.last_rounds`; the sum of weights
+  stands beside the accuracy because it acts as a server learning rate.
 
   Args:
     metrics: From `load`.

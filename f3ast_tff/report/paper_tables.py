@@ -19,7 +19,8 @@ from f3ast_tff.report import tables
 _BASELINES = dict(names.PAIRS)
 _HOW = (
   'Ours: mean ± standard deviation over seeds [number of seeds], a seed '
-  f'being its mean over the last {run_summary.LAST_ROUNDS} rounds'
+  f'being its mean over the last {run_summary.LAST_ROUNDS} rounds (the last '
+  'third of shorter runs)'
 )
 _GAIN = '; in parentheses the relative gain over FedAvg or FedAdam.'
 # The paper prints accuracies with three digits and losses with two.

@@ -307,7 +307,7 @@ _ROW_FIELDS = [
 
 
 def values(results: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
-  """Returns a row per cell: its means over the last 100 rounds, and more.
+  """Returns a row per cell: its means over `last_rounds`, and more.
 
   Args:
     results: From `read_all`.
@@ -315,7 +315,7 @@ def values(results: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
   Returns:
     The cell's `name` and `group`; a column per field of `Key` and per metric;
     `unsteadiness` is the standard deviation of the accuracy from test to test
-    in the last 100 rounds, and `final_...` the last test, which is on all test
+    in these rounds, and `final_...` the last test, which is on all test
     data.
   """
   return pd.DataFrame([_row(result) for result in results], columns=_ROW_FIELDS)

@@ -15,7 +15,9 @@ from f3ast_tff import config as config_lib  # noqa: E402
 from f3ast_tff import run_directory  # noqa: E402
 from f3ast_tff.report import run_tables  # noqa: E402
 
-LAST_ROUNDS = 100  # One round's accuracy is noise; so a mean of these.
+# One round's accuracy is noise; so a mean of these, or of the last third of a
+# run that is shorter than three times as many.
+LAST_ROUNDS = 100
 
 # Okabe and Ito's colours, which people with any colour vision can tell apart.
 BLUE, ORANGE, GREEN, PINK, GREY = (
@@ -24,8 +26,13 @@ BLUE, ORANGE, GREEN, PINK, GREY = (
 
 
 def last_rounds(metrics: pd.DataFrame) -> pd.DataFrame:
-  """Returns the rows of the last 100 rounds."""
-  return metrics[metrics['round'] > metrics['round'].max() - LAST_ROUNDS]
+  """Returns the rows of the last rounds: 100, or a third if that is less."""
+  num_rounds = int(metrics['round'].max())
+  return metrics[metrics['round'] > num_rounds - _num_last(num_rounds)]
+
+
+def _num_last(num_rounds: int) -> int:
+  return min(LAST_ROUNDS, max(1, num_rounds // 3))
 
 
 def draw(folder: pathlib.Path, dataset_name: str) -> None:
@@ -87,13 +94,13 @@ def text(folder: pathlib.Path, dataset_name: str, seconds: float) -> str:
   settings = run_directory.read_config(folder)['settings']
   end, late = metrics.iloc[-1], last_rounds(metrics)
   per_round = 1000 * timing['train_seconds'].median()
-  late_rounds = rounds[rounds['round'] > rounds['round'].max() - LAST_ROUNDS]
+  late_rounds = last_rounds(rounds)
   lines = [
     f'{config_lib.method_name(settings)} on {dataset_name}, '
     f'{settings["avail"]}, seed '
     f'{settings["seed"]}: {settings["rounds"]} rounds',
     f'                    at the end   mean of the last '
-    f'{min(LAST_ROUNDS, settings["rounds"])} rounds',
+    f'{_num_last(settings["rounds"])} rounds',
     *(
       f'  {name:<16}  {end[column]:10.4f}   {late[column].mean():10.4f}'
       for name, column in (
