@@ -46,7 +46,7 @@ td.paper { color: #555; font-style: italic; }
 td.missing { color: #757575; }
 td.holds { background: #d9efe6; font-weight: bold; }
 td.fails { background: #fbe1d3; font-weight: bold; }
-td.undecided { background: #f6f6f6; white-space: normal; min-width: 7rem; }
+td.undecided { background: #f6f6f6; white-space: normal; min-width: 9.6rem; }
 .label { position: sticky; left: 0; background: #fff; }
 th.label { background: #f2f2f2; }
 dl { max-width: 48rem; }
@@ -168,7 +168,7 @@ def page(
   Args:
     values: From `results.values`.
     number_tables: From `paper_tables`.
-    verdict_tables: From `paper_tables`; the last one holds all claims.
+    verdict_tables: From `verdict_tables`; the last one holds all claims.
     figures: From `paper_figures`.
     svgs: The picture of each figure, by name.
     points: From `open_points`.

@@ -8,6 +8,18 @@ from f3ast_tff.report import names
 from f3ast_tff.report import tables
 
 
+def _run(
+  rows: list[list[tables.Entry]], verdicts: slice
+) -> tuple[list[list[tables.Entry]], str]:
+  """Returns the rows with a verdict, and a sentence on how many have none."""
+  run = [row for row in rows if set(row[verdicts]) != {claims_lib.NOT_RUN}]
+  absent = len(rows) - len(run)
+  if not run or not absent:
+    return rows, ''
+  rows_are = 'row is' if absent == 1 else 'rows are'
+  return run, f' {absent} {rows_are} left out: nothing of that was run.'
+
+
 def _verdicts(
   claims: Sequence[claims_lib.Claim], preset: str
 ) -> tables.Table:
@@ -19,12 +31,13 @@ def _verdicts(
       texts = names.DATASETS[claim.dataset], names.METRICS[claim.metric]
       row = rows.setdefault(place, [*texts, claim.text])
       row.append(claims_lib.verdict(claim.found))
+  run, absent = _run(list(rows.values()), slice(3, None))
   return tables.Table(
     f'verdicts-{preset}',
     f'Does the claim hold? {names.SIZES[preset].capitalize()}',
     'By a paired t-test across seeds, two-sided, at 0.05. The tests are not '
     'corrected for their number: of twenty claims about nothing, one would '
-    'seem decided.',
+    f'seem decided.{absent}',
     [
       'dataset',
       'metric',
@@ -32,7 +45,7 @@ def _verdicts(
       *names.AVAILS.values(),
       claims_lib.ALL_AVAILS,
     ],
-    list(rows.values()),
+    run,
     label=2,
   )
 
@@ -58,11 +71,13 @@ def _other_verdicts(claims: Sequence[claims_lib.Claim]) -> tables.Table:
       _p(found.p),
       f'{found.wins} of {found.seeds}',
     ])
+  run, absent = _run(rows, slice(4, 5))
   return tables.Table(
     'verdicts-other',
     'Does the claim hold? Heterogeneity, number of clients, curves, controls',
     'By a paired t-test across seeds, as above. Steadiness is the standard '
-    'deviation of the accuracy from test to test in the last 100 rounds.',
+    'deviation of the accuracy from test to test in the last 100 rounds.'
+    f'{absent}',
     [
       'about',
       'dataset, models',
@@ -73,7 +88,7 @@ def _other_verdicts(claims: Sequence[claims_lib.Claim]) -> tables.Table:
       'p',
       'seeds as claimed',
     ],
-    rows,
+    run,
     label=3,
   )
 

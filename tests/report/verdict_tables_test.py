@@ -47,6 +47,17 @@ def test_a_claim_by_availability():
   assert row['Always'] == row['mean of the five'] == 'not run'
 
 
+def test_rows_without_any_run_are_left_out():
+  found = _tables(_ABOVE)
+  # FedAvg and F3AST: a row for each of the four metrics.
+  table = found['verdicts-paper']
+  assert len(table.rows) == 4
+  num_claims = len(_tables({})['verdicts-paper'].rows)
+  assert f' {num_claims - 4} rows are left out' in table.note
+  # Of a table of nothing all is there, to show what could be run.
+  assert len(found['verdicts-compact'].rows) > 4
+
+
 def test_statistics_of_a_claim():
   table = _tables(_ABOVE)['claims']
   (row,) = [
