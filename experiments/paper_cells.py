@@ -90,9 +90,10 @@ def protocols(rounds: int) -> list[cells_lib.Cell]:
 def controls(rounds: int) -> list[cells_lib.Cell]:
   """Returns what tells the selection rule from a hidden learning rate.
 
-  F3AST from each r(0), of which Kp is that of the main grid; and the baselines
-  with the server learning rate at F3AST's mean sum of weights in the same seed;
-  FedAvg also at that of F3AST with r(0) = p.
+  F3AST from each r(0), of which Kp is that of the main grid, and with rates
+  that settle within the run; and the baselines with the server learning rate at
+  F3AST's mean sum of weights in the same seed, FedAvg also at that of F3AST
+  with r(0) = p.
 
   Args:
     rounds: The number of rounds.
@@ -105,6 +106,11 @@ def controls(rounds: int) -> list[cells_lib.Cell]:
     for seed in design.SEEDS
     for avail in design.CONTROL_AVAILS
     for rate_init in design.RATE_INITS
+  ]
+  faster = [
+    _synthetic('f3ast', avail, seed, rounds, ('beta', design.FASTER_BETA))
+    for seed in design.SEEDS
+    for avail in design.CONTROL_AVAILS
   ]
   matched = [
     cells_lib.Cell(
@@ -126,7 +132,7 @@ def controls(rounds: int) -> list[cells_lib.Cell]:
     for seed in design.SEEDS
     for avail in design.CONTROL_AVAILS
   ]
-  return starts + matched + matched_to_p
+  return starts + matched + matched_to_p + faster
 
 
 def synthetic(rounds: int = PAPER_ROUNDS['synthetic']) -> list[cells_lib.Cell]:

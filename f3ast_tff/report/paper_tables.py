@@ -275,6 +275,9 @@ def _control_rows(
       )
       for rate_init, text in (('kp', 'Kp'), ('p', 'p'), ('uniform', 'K/N'))
     },
+    f'F3AST, beta = {design.FASTER_BETA:g}': design.synthetic(
+      'f3ast', avail, design.variant('beta', design.FASTER_BETA)
+    ),
     **{
       f'{names.METHODS[method]}{text}': design.synthetic(method, avail, variant)
       for method in design.MATCHED_METHODS
@@ -306,8 +309,8 @@ def _control_rows(
 def _controls(values: pd.DataFrame) -> tables.Table:
   return tables.Table(
     'controls',
-    'Controls on Synthetic(1,1): r(0), and baselines with the server learning '
-    "rate at F3AST's sum of weights",
+    'Controls on Synthetic(1,1): r(0), beta, and baselines with the server '
+    "learning rate at F3AST's sum of weights",
     f'{_HOW}; the step is the server learning rate times the sum of weights, a '
     'mean over all rounds. An advantage that a matched baseline shares is not '
     "the selection rule's. Differences are paired by seed.",

@@ -31,6 +31,7 @@ def test_synthetic_cells():
     'rate_init': 2 * 2 * 5,  # So is r(0) = Kp.
     'matched': 2 * 2 * 5,
     'matched_to_p': 2 * 5,
+    'beta': 2 * 5,  # Of 0.01; 0.001 is in the main grid.
   }
 
 

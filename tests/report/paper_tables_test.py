@@ -124,6 +124,7 @@ def test_controls():
   assert row['F3AST with Kp - this, accuracy'] == '+0.050 ± 0.071 [2]'
   row = _rows(table, 'Uneven', 'F3AST, r(0) = p')
   assert row['step'] == '3.000 ± 0.000 [2]'
+  assert _rows(table, 'Uneven', 'F3AST, beta = 0.01')['step'] == 'not run'
   row = _rows(table, 'Uneven', 'FedAvg, server rate matched to r(0) = p')
   assert row['step'] == '3.000 ± 0.000 [2]'
   assert row['F3AST with Kp - this, accuracy'] == '+0.350 ± 0.071 [2]'
