@@ -20,7 +20,7 @@ _START_SECONDS = 15.0  # TensorFlow, the data, the worker, compilation.
 
 
 def seconds_known(known: pd.DataFrame) -> dict[tuple[str, ...], float]:
-  """Returns the mean seconds a round of results, by dataset and by method.
+  """Returns the median seconds a round of results, by dataset and by method.
 
   Args:
     known: From `results.values`.
@@ -32,7 +32,7 @@ def seconds_known(known: pd.DataFrame) -> dict[tuple[str, ...], float]:
   times: dict[tuple[str, ...], float] = {}
   for columns in (['preset', 'dataset'], ['preset', 'dataset', 'method']):
     by = per_round.groupby([known[column] for column in columns])
-    times.update(by.mean().to_dict())
+    times.update(by.median().to_dict())
   return times
 
 

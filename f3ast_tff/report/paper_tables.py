@@ -346,17 +346,17 @@ def _seconds(
       row: list[tables.Entry] = [names.DATASETS[dataset], preset]
       for method in names.METHODS:
         runs = part[part['method'] == method]
-        seconds = (runs['seconds'] / runs['rounds']).reset_index(drop=True)
-        row.append(tables.measured(seconds))
+        # A run that was stopped for a while would spoil a mean.
+        seconds = float((runs['seconds'] / runs['rounds']).median())
+        row.append(tables.Measured(seconds, seeds=len(runs)))
       is_same = preset == 'paper'
       row.append(tables.Printed(paper_seconds[dataset] if is_same else None, 2))
       rows.append(row)
   return tables.Table(
     'seconds',
     'Seconds a round, tests and checkpoints included',
-    'Ours: mean ± standard deviation over runs [number of runs], on the '
-    'machines that made the results, several runs at a time. The paper: one '
-    'GPU.',
+    'Ours: median over runs [number of runs], on the machines that made the '
+    'results, several runs at a time. The paper: one GPU.',
     ['dataset', 'models', *names.METHODS.values(), 'paper'],
     rows,
   )

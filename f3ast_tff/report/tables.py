@@ -125,7 +125,7 @@ def text(entry: Entry) -> str:
   if not math.isfinite(entry.mean):
     return f'diverged [{entry.seeds}]'
   mean = f'{entry.mean:+.3f}' if entry.signed else f'{entry.mean:.3f}'
-  sd = f' ± {entry.sd:.3f}' if entry.seeds > 1 else ''
+  sd = '' if math.isnan(entry.sd) else f' ± {entry.sd:.3f}'
   return f'{mean}{sd} [{entry.seeds}]{_gain(entry.gain)}'
 
 
