@@ -9,6 +9,7 @@ from experiments import cells as cells_lib
 from experiments import cli
 from experiments import grid
 from experiments import paper_numbers
+from f3ast_tff.report import design
 from f3ast_tff.report import results
 
 # Pictures that other programs make, shown in the report if they are there.
@@ -59,6 +60,8 @@ def _files(
     cell = known[key]
     cells_lib.check_settings(cells_lib.resolve(cell, places) or cell, result)
     varied[key] = [name for name, _ in cell.flags]
+    if key.variant == design.FIRST:
+      varied[key].append('rounds')
     if cell.match is not None:
       varied[key].append('server_learning_rate')
   results.check_alike(found, varied)

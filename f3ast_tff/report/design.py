@@ -33,6 +33,12 @@ MATCHED = 'matched'
 MATCHED_TO_P = 'matched_to_p'  # FedAvg alone.
 FASTER_BETA = 0.01  # Rates settle in 300 rounds, not in 3,000.
 
+# CIFAR-100 at paper size takes hours a run on a CPU: its first rounds alone.
+FIRST_ROUNDS = 60
+FIRST_METHODS = ('fedavg', 'f3ast')
+FIRST_AVAIL = 'home_devices'
+FIRST = f'first_{FIRST_ROUNDS}_rounds'
+
 _ALL_F3AST = ('f3ast', 'f3ast_adam')
 _ALL = tuple(names.METHODS)
 # The methods that each departure of the released code concerns.

@@ -163,8 +163,11 @@ def _curves(
   part = curves[
     (curves['preset'] == preset)
     & (curves['avail'] == 'home_devices')
-    & (curves['variant'] == '')
+    & curves['variant'].isin(['', design.FIRST])
   ]
+  # What has only begun is shown where nothing is whole.
+  whole = set(part[part['variant'] == '']['dataset'])
+  part = part[(part['variant'] == '') | ~part['dataset'].isin(whole)]
   datasets = names.PRESETS[preset]
 
   def draw(data: pd.DataFrame) -> Any:

@@ -341,7 +341,7 @@ def _seconds(
       part = values[
         (values['preset'] == preset)
         & (values['dataset'] == dataset)
-        & (values['variant'] == '')
+        & values['variant'].isin(['', design.FIRST])
       ]
       row: list[tables.Entry] = [names.DATASETS[dataset], preset]
       for method in names.METHODS:

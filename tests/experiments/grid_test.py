@@ -1,5 +1,6 @@
 """Tests of `experiments.grid` with a stub in place of the training."""
 
+import os
 import pathlib
 import subprocess
 import sys
@@ -91,6 +92,44 @@ def test_no_more_jobs_than_said(tmp_path, places):
   assert _run(cells, places, stub, jobs=2) == ([], [])
   assert stub.most <= 2
   assert len(_names(places)) == 5
+
+
+def test_cores_are_dealt_out_to_the_runs(monkeypatch):
+  monkeypatch.setattr(os, 'sched_getaffinity', lambda pid: {7, 1, 2, 4, 9})
+  assert grid.shares_of_cores(1) == [{1, 2, 4, 7, 9}]
+  assert grid.shares_of_cores(2) == [{1, 4, 9}, {2, 7}]
+  assert grid.shares_of_cores(6) == [{1, 2, 4, 7, 9}] * 6
+
+
+def _waits_for_its_cores(tmp_path, num_cores):
+  """Returns a stub whose runs end when they have so many cores."""
+  stub = stub_training.Stub(tmp_path)
+
+  def start(cell, places):
+    process = stub(cell, places)
+    process.wait()
+    wait = (
+      'import os, time\n'
+      f'while len(os.sched_getaffinity(0)) != {num_cores}: time.sleep(0.01)'
+    )
+    return subprocess.Popen([sys.executable, '-S', '-c', wait])
+
+  return start
+
+
+@pytest.mark.skipif(
+  len(os.sched_getaffinity(0)) < 2, reason='There is one core only.'
+)
+def test_a_run_has_cores_of_its_own(tmp_path, places):
+  cores = len(os.sched_getaffinity(0))
+  cells = [_cell('f3ast', seed) for seed in range(cores + 2)]
+  start = _waits_for_its_cores(tmp_path, num_cores=1)
+  assert _run(cells, places, start, jobs=cores) == ([], [])
+  # The one that is left has all of them.
+  start = _waits_for_its_cores(tmp_path, num_cores=cores)
+  longer = [*cells, _cell('f3ast', cores + 2)]
+  assert _run(longer, places, start, jobs=cores) == ([], [])
+  assert len(_names(places)) == cores + 3
 
 
 @pytest.mark.parametrize(

@@ -48,6 +48,17 @@ def test_real_cells():
   assert not both
 
 
+def test_first_rounds():
+  first = paper_cells.first_rounds()
+  assert [cell.name for cell in first] == [
+    f'paper/cifar100/home_devices-{method}-first_60_rounds-seed=0'
+    for method in ('fedavg', 'f3ast')
+  ]
+  assert {cell.rounds for cell in first} == {60}
+  paper, compact = map(paper_cells.cells, ('paper', 'compact'))
+  assert set(first) <= set(paper) and not set(first) & set(compact)
+
+
 def test_a_matched_cell_follows_the_same_seed_of_f3ast():
   names_ = {cell.name for cell in paper_cells.synthetic(500)}
   for cell in paper_cells.controls(500):

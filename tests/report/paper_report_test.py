@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 
 from experiments import paper_numbers
+from f3ast_tff.report import design
 from f3ast_tff.report import paper_figures
 from f3ast_tff.report import paper_report
 from f3ast_tff.report import results
@@ -55,6 +56,29 @@ def test_curves_by_hand(files):
   assert rows[0] == 'dataset,method,round,mean,sd,seeds'
   # Round 150 is .01 below the mean of the last rounds; seeds .6 and .7.
   assert 'synthetic,f3ast,150,0.64,0.0707107,2' in rows
+
+
+@pytest.mark.parametrize('is_whole', [False, True])
+def test_curves_of_what_has_only_begun(is_whole):
+  first = [
+    *fake_results.seeds(
+      'paper', 'cifar100', 'home_devices', 'f3ast', [0.2], design.FIRST
+    ),
+    *fake_results.seeds(
+      'paper', 'cifar100', 'home_devices', 'fedavg', [0.1], design.FIRST
+    ),
+  ]
+  whole = fake_results.seeds(
+    'paper', 'cifar100', 'home_devices', 'fedavg', [0.5]
+  )
+  every = first + (whole if is_whole else [])
+  figures = paper_figures.figures(
+    results.values(every), results.curves(every), paper_numbers.load()
+  )
+  (curves,) = [f for f in figures if f.name == 'curves-accuracy-paper']
+  ends = curves.data[curves.data['round'] == 200].set_index('method')['mean']
+  expected = {'fedavg': 0.51} if is_whole else {'fedavg': 0.11, 'f3ast': 0.21}
+  assert ends.to_dict() == pytest.approx(expected)
 
 
 def test_gains_by_hand(files):
