@@ -13,6 +13,7 @@ import pandas as pd
 from f3ast_tff import run_directory
 from f3ast_tff.report import claims as claims_lib
 from f3ast_tff.report import html_report
+from f3ast_tff.report import local_work
 from f3ast_tff.report import open_points
 from f3ast_tff.report import paper_figures
 from f3ast_tff.report import paper_tables
@@ -95,7 +96,10 @@ def build(
     .csv; `cells.csv`, `README.md` and `report.html`.
   """
   values, curves = results.values(all_results), results.curves(all_results)
-  number_tables = paper_tables.build(values, paper.numbers, paper.seconds)
+  number_tables = [
+    *paper_tables.build(values, paper.numbers, paper.seconds),
+    local_work.table(curves),
+  ]
   verdicts = verdict_tables.build(claims_lib.claims(values, paper.numbers))
   figures = paper_figures.figures(values, curves, paper.numbers)
   points = open_points.points(values)

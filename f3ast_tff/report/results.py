@@ -9,6 +9,7 @@ are no results.
 from collections.abc import Iterable, Mapping, Sequence
 import dataclasses
 import json
+import math
 import pathlib
 from typing import Any, Optional
 
@@ -59,6 +60,8 @@ class Key:
 
 _KEY_FIELDS = [field.name for field in dataclasses.fields(Key)]
 _COLUMNS = list(names.METRICS)
+# How many examples had been trained on at each test. Older files do not say.
+_TRAINED = 'examples_trained'
 _NUMBERS = (
   'wall_seconds',
   'mean_sum_of_weights',
@@ -110,6 +113,8 @@ def from_run(folder: pathlib.Path, key: Key, command: str) -> dict[str, Any]:
   )
   timing = run_tables.read(folder / 'timing.csv', ('round', 'train_seconds'))
   seconds = timing.filter(like='_seconds').to_numpy().sum()
+  trained = run_tables.examples_trained(folder, rounds)
+  epochs = config['settings'].get('local_epochs', 1)
   return {
     'cell': dataclasses.asdict(key),
     'command': command,
@@ -125,6 +130,11 @@ def from_run(folder: pathlib.Path, key: Key, command: str) -> dict[str, Any]:
       'round': metrics['round'].tolist(),
       **{c: [_short(v) for v in metrics[c]] for c in _COLUMNS},
     },
+    **(
+      {}
+      if trained is None
+      else {_TRAINED: [epochs * int(trained[t]) for t in metrics['round']]}
+    ),
   }
 
 
@@ -238,6 +248,14 @@ def _check_types(result: Mapping[str, Any]) -> None:
       f'metrics.{name}',
     )
   tested = metrics['round']
+  if _TRAINED in result:
+    trained = result[_TRAINED]
+    _check(
+      isinstance(trained, list)
+      and len(trained) == len(tested)
+      and all(map(_is_number, trained)),
+      _TRAINED,
+    )
   _check(
     all(type(t) is int for t in tested) and tested == sorted(set(tested)),
     'metrics.round',
@@ -250,12 +268,22 @@ def read_all(root: pathlib.Path) -> list[dict[str, Any]]:
 
 
 def curves(results: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
-  """Returns the metrics of all results, a row per cell and evaluated round."""
+  """Returns the metrics of all results, a row per cell and evaluated round.
+
+  Args:
+    results: From `read_all`.
+
+  Returns:
+    The metrics, the fields of `Key`, and `examples_trained`: how many examples
+    clients had trained on by then, NaN where a result does not say.
+  """
   frames = [
-    pd.DataFrame(result['metrics']).assign(**result['cell'])
+    pd.DataFrame(result['metrics']).assign(
+      **{_TRAINED: result.get(_TRAINED, math.nan)}, **result['cell']
+    )
     for result in results
   ]
-  empty = pd.DataFrame(columns=['round', *_COLUMNS, *_KEY_FIELDS])
+  empty = pd.DataFrame(columns=['round', *_COLUMNS, _TRAINED, *_KEY_FIELDS])
   return pd.concat(frames, ignore_index=True) if frames else empty
 
 

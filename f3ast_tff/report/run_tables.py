@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 import pathlib
+from typing import Optional
 import warnings
 
 import numpy as np
@@ -51,6 +52,42 @@ def read(path: pathlib.Path, columns: Sequence[str]) -> pd.DataFrame:
   if 'round' in columns and not (np.diff(table['round']) > 0).all():
     raise error('its rounds do not ascend')
   return table
+
+
+def examples_trained(
+  folder: pathlib.Path, rounds: pd.DataFrame
+) -> Optional[pd.Series]:
+  """Returns how many examples clients had trained on, passes of one counted.
+
+  Args:
+    folder: The run's folder.
+    rounds: Its table of rounds.
+
+  Returns:
+    The sum over all rounds up to each, by round; None if the run's files do not
+    tell who took part.
+
+  Raises:
+    RunDirectoryError: If a client took part that is not there.
+  """
+  path = folder / 'clients.csv'
+  if 'clients' not in rounds or not path.exists():
+    return None
+  examples = read(path, ('client', 'examples')).set_index('client')['examples']
+  try:
+    of_round = [
+      # pandas has read a column with few names as numbers, and none as NaN.
+      sum(examples[int(float(name))] for name in str(names).split())
+      if pd.notna(names)
+      else 0
+      for names in rounds['clients']
+    ]
+  except (KeyError, ValueError, OverflowError, TypeError) as error:
+    raise run_directory.RunDirectoryError(
+      f'{folder / "rounds.csv"} names a client that {path} does not have; make '
+      'the run again.'
+    ) from error
+  return pd.Series(of_round, rounds['round']).cumsum()
 
 
 def with_recent_weights(

@@ -7,6 +7,7 @@ import sys
 import pandas as pd
 import pytest
 
+from f3ast_tff import run_directory
 from f3ast_tff.report import results
 from tests import fake_results
 
@@ -68,6 +69,30 @@ def test_from_run_to_file_and_back(tmp_path):
   assert path == results.path_of(tmp_path / 'results', _KEY)
   assert path.stat().st_size < 2000
   assert results.read_all(tmp_path / 'results') == [result]
+
+
+def test_examples_that_were_trained_on(tmp_path):
+  folder = _run(tmp_path / 'run', local_epochs=2)
+  rounds = pd.read_csv(folder / 'rounds.csv')
+  rounds['clients'] = ['0 2'] * 100 + ['1'] * 99 + ['']
+  rounds.to_csv(folder / 'rounds.csv', index=False)
+  assert 'examples_trained' not in results.from_run(folder, _KEY, 'c')
+  clients = pd.DataFrame({'client': [0, 1, 2], 'examples': [3, 10, 4]})
+  clients.to_csv(folder / 'clients.csv', index=False)
+  result = results.from_run(folder, _KEY, 'c')
+  # 7 a round at first, then 10, and nobody in the last; each twice.
+  expected = [2 * 350, 2 * 700, 2 * 1200, 2 * 1690]
+  assert result['examples_trained'] == expected
+  results.write(tmp_path / 'results', result)
+  assert results.read_all(tmp_path / 'results') == [result]
+  assert results.curves([result])['examples_trained'].tolist() == expected
+  clients[:2].to_csv(folder / 'clients.csv', index=False)
+  with pytest.raises(run_directory.RunDirectoryError, match='names a client'):
+    results.from_run(folder, _KEY, 'c')
+  result['examples_trained'] = [1, 2]
+  results.write(tmp_path / 'results', result)
+  with pytest.raises(results.ResultError, match='examples_trained'):
+    results.read_all(tmp_path / 'results')
 
 
 def test_values_are_means_over_the_last_rounds(tmp_path):
