@@ -46,7 +46,7 @@ _SHARD = flags.DEFINE_string(
 _JOBS = flags.DEFINE_integer(
   'jobs',
   len(os.sched_getaffinity(0)),
-  'How many runs at a time. One of CIFAR-100 at paper size takes 4.5 GB.',
+  'How many runs at a time. One of CIFAR-100 at paper size takes 5 GB.',
   lower_bound=1,
 )
 _DRY_RUN = flags.DEFINE_bool(

@@ -1,7 +1,6 @@
 import os
 import sqlite3
 import sys
-import time
 
 import numpy as np
 import pytest
@@ -213,14 +212,6 @@ def test_real_data_equals_that_of_tff():
     np.testing.assert_array_equal(dataset.test['x'][is_own], x)
     np.testing.assert_array_equal(dataset.test['y'][is_own], y)
   assert train.client_ids == test.client_ids
-
-
-@_needs_data
-def test_real_data_load_quickly():
-  shakespeare.load(data_dir=_DATA_DIR)
-  start = time.perf_counter()
-  shakespeare.load(data_dir=_DATA_DIR)
-  assert time.perf_counter() - start < 3
 
 
 if __name__ == '__main__':
