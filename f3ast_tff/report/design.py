@@ -1,8 +1,8 @@
 """What is varied beside the main grid, and how the cells are called.
 
 Seeds and conditions were fixed here before the grid was run. Three seeds of
-Home-devices on Synthetic had been seen by then, and two controls were added that
-the first results asked for: `MATCHED_TO_P` and `FASTER_BETA`.
+Home-devices on Synthetic had been seen by then, and two controls were added
+that the first results asked for: `MATCHED_TO_P` and `FASTER_BETA`.
 """
 
 from collections.abc import Mapping, Sequence
