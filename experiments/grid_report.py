@@ -60,7 +60,7 @@ def _files(
     cell = known[key]
     cells_lib.check_settings(cells_lib.resolve(cell, places) or cell, result)
     varied[key] = [name for name, _ in cell.flags]
-    if key.variant == design.FIRST:
+    if key.variant in design.OTHER_ROUNDS:
       varied[key].append('rounds')
     if cell.match is not None:
       varied[key].append('server_learning_rate')

@@ -147,6 +147,12 @@ def synthetic(rounds: int = PAPER_ROUNDS['synthetic']) -> list[cells_lib.Cell]:
   return list(dict.fromkeys(cells_))  # In order, and each cell once.
 
 
+# All test data each time: a subset holds few of the small clients, which user
+# averages are about, and must not be mixed with the last test.
+_ALL_TESTED = ('eval_examples', 0)
+_COMPACT = (('model', 'compact'), _ALL_TESTED)
+
+
 def real_data(
   preset: str, rounds: Optional[int] = None
 ) -> list[cells_lib.Cell]:
@@ -160,11 +166,7 @@ def real_data(
     Seed 0 for all; for compact models seeds 1 and 2 under Home-devices too.
   """
   all_rounds = {'paper': PAPER_ROUNDS, 'compact': COMPACT_ROUNDS}[preset]
-  # All test data each time: a subset holds few of the small clients, which
-  # user averages are about, and must not be mixed with the last test.
-  flags: tuple[tuple[str, Any], ...] = (('eval_examples', 0),)
-  if preset != 'paper':
-    flags = (('model', preset), *flags)
+  flags = {'paper': (_ALL_TESTED,), 'compact': _COMPACT}[preset]
   several = design.FEW_SEEDS if preset == 'compact' else range(1)
   return [
     cells_lib.Cell(
@@ -204,6 +206,27 @@ def first_rounds(rounds: int = design.FIRST_ROUNDS) -> list[cells_lib.Cell]:
   ]
 
 
+def longer(rounds: int = design.LONGER_ROUNDS) -> list[cells_lib.Cell]:
+  """Returns two runs on Shakespeare that are longer than the others.
+
+  Args:
+    rounds: The number of rounds.
+
+  Returns:
+    The cells, seed 0.
+  """
+  return [
+    cells_lib.Cell(
+      results.Key(
+        'compact', 'shakespeare', design.LONGER_AVAIL, method, design.LONGER
+      ),
+      rounds,
+      _COMPACT,
+    )
+    for method in design.LONGER_METHODS
+  ]
+
+
 def cells(preset: str, rounds: Optional[int] = None) -> list[cells_lib.Cell]:
   """Returns the cells of a preset; Synthetic belongs to both.
 
@@ -215,9 +238,12 @@ def cells(preset: str, rounds: Optional[int] = None) -> list[cells_lib.Cell]:
     The cells, each once.
   """
   presets = ('compact', 'paper') if preset == 'all' else (preset,)
-  begun = first_rounds(rounds or design.FIRST_ROUNDS)
+  other_rounds = {
+    'paper': first_rounds(rounds or design.FIRST_ROUNDS),
+    'compact': longer(rounds or design.LONGER_ROUNDS),
+  }
   return [
     *synthetic(rounds or PAPER_ROUNDS['synthetic']),
-    *(begun if 'paper' in presets else []),
+    *(cell for name in presets for cell in other_rounds[name]),
     *(cell for name in presets for cell in real_data(name, rounds)),
   ]

@@ -2,7 +2,8 @@
 
 Seeds and conditions were fixed here before the grid was run. Three seeds of
 Home-devices on Synthetic had been seen by then, and two controls were added
-that the first results asked for: `MATCHED_TO_P` and `FASTER_BETA`.
+that the first results asked for: `MATCHED_TO_P` and `FASTER_BETA`; so was
+`LONGER` on Shakespeare.
 """
 
 from collections.abc import Mapping, Sequence
@@ -39,6 +40,15 @@ FIRST_ROUNDS = 60
 FIRST_METHODS = ('fedavg', 'f3ast')
 FIRST_AVAIL = 'home_devices'
 FIRST = f'first_{FIRST_ROUNDS}_rounds'
+
+# F3AST's first rounds on Shakespeare go to clients with little data: what then?
+LONGER_ROUNDS = 300
+LONGER_METHODS = ('fedavg', 'f3ast')
+LONGER_AVAIL = 'home_devices'
+LONGER = f'{LONGER_ROUNDS}_rounds'
+
+# Cells that have another number of rounds than others of their table.
+OTHER_ROUNDS = (FIRST, LONGER)
 
 _ALL_F3AST = ('f3ast', 'f3ast_adam')
 _ALL = tuple(names.METHODS)

@@ -6,16 +6,19 @@ one that takes all clients in turn. So methods are compared once more where they
 have trained on equally many examples, not had equally many rounds.
 """
 
+import itertools
 import math
 
 import numpy as np
 import pandas as pd
 
+from f3ast_tff.report import design
 from f3ast_tff.report import names
 from f3ast_tff.report import tables
 
 _PAIRS = (*names.PAIRS, ('f3ast', 'power_of_choice'))
-_KEYS = ['preset', 'dataset', 'avail', 'seed']
+_KEYS = ['preset', 'dataset', 'avail', 'variant', 'seed']
+_VARIANTS = ('', design.LONGER)
 
 
 def at_equal_work(ours: pd.DataFrame, other: pd.DataFrame) -> dict[str, float]:
@@ -52,7 +55,7 @@ def _pairs(curves: pd.DataFrame) -> pd.DataFrame:
   """Returns a row per pair of methods and seed, with what they differ in."""
   known = curves[
     curves['examples_trained'].notna()
-    & (curves['variant'] == '')
+    & curves['variant'].isin(_VARIANTS)
     # Its clients hold 100 images each, so that rounds are equal work.
     & (curves['dataset'] != 'cifar100')
   ]
@@ -63,6 +66,7 @@ def _pairs(curves: pd.DataFrame) -> pd.DataFrame:
       {
         **dict(zip(_KEYS, place)),
         'pair': pair,
+        'rounds': runs['round'].max(),
         **at_equal_work(*(by_method[method] for method in pair)),
       }
       for pair in _PAIRS
@@ -82,31 +86,33 @@ def table(curves: pd.DataFrame) -> tables.Table:
   """
   found = _pairs(curves)
   rows: list[list[tables.Entry]] = []
-  for preset, datasets in names.PRESETS.items():
-    for dataset in datasets:
-      for avail, avail_name in names.AVAILS.items():
-        for pair in _PAIRS if len(found) else ():
-          of_pair = found[
-            (found['preset'] == preset)
-            & (found['dataset'] == dataset)
-            & (found['avail'] == avail)
-            & (found['pair'] == pair)
-          ].set_index('seed')
-          if len(of_pair):
-            rows.append([
-              f'{names.DATASETS[dataset]}, {preset}',
-              avail_name,
-              ' and '.join(names.METHODS[method] for method in pair),
-              f'{of_pair["ours_examples"].mean():.0f}',
-              f'{of_pair["other_examples"].mean():.0f}',
-              tables.measured(of_pair['by_rounds'], signed=True),
-              tables.measured(of_pair['ours']),
-              tables.measured(of_pair['other']),
-              tables.measured(of_pair['difference'], signed=True),
-            ])
+  places = itertools.product(
+    names.PRESETS, names.DATASETS, _VARIANTS, names.AVAILS, _PAIRS
+  )
+  for preset, dataset, variant, avail, pair in places if len(found) else ():
+    of_pair = found[
+      (found['preset'] == preset)
+      & (found['dataset'] == dataset)
+      & (found['variant'] == variant)
+      & (found['avail'] == avail)
+      & (found['pair'] == pair)
+    ].set_index('seed')
+    if len(of_pair):
+      rows.append([
+        f'{names.DATASETS[dataset]}, {preset}',
+        names.AVAILS[avail],
+        ' and '.join(names.METHODS[method] for method in pair),
+        f'{of_pair["rounds"].max()}',
+        f'{of_pair["ours_examples"].mean():.0f}',
+        f'{of_pair["other_examples"].mean():.0f}',
+        tables.measured(of_pair['by_rounds'], signed=True),
+        tables.measured(of_pair['ours']),
+        tables.measured(of_pair['other']),
+        tables.measured(of_pair['difference'], signed=True),
+      ])
   if not rows:
     absent = tables.Measured(math.nan, seeds=0)
-    rows = [['–', '–', '–', '', '', *[absent] * 4]]
+    rows = [['–', '–', '–', '', '', '', *[absent] * 4]]
   return tables.Table(
     'local-work',
     'Test accuracy after equally many rounds and after equally many examples',
@@ -119,6 +125,7 @@ def table(curves: pd.DataFrame) -> tables.Table:
       'dataset, models',
       'availability',
       'methods',
+      'rounds',
       'examples a round',
       'and',
       'difference, equal rounds',

@@ -59,6 +59,20 @@ def test_first_rounds():
   assert set(first) <= set(paper) and not set(first) & set(compact)
 
 
+def test_longer_runs_are_as_the_others_but_for_their_rounds():
+  longer = {cell.key.method: cell for cell in paper_cells.longer()}
+  assert set(longer) == {'fedavg', 'f3ast'}
+  for cell in paper_cells.real_data('compact'):
+    key = cell.key
+    if key.dataset == 'shakespeare' and key.avail == 'home_devices':
+      if key.seed == 0 and key.method in longer:
+        other = longer.pop(key.method)
+        assert other.settings == {**cell.settings, 'rounds': 300}
+        assert other in paper_cells.cells('compact')
+        assert other not in paper_cells.cells('paper')
+  assert not longer
+
+
 def test_a_matched_cell_follows_the_same_seed_of_f3ast():
   names_ = {cell.name for cell in paper_cells.synthetic(500)}
   for cell in paper_cells.controls(500):

@@ -65,15 +65,15 @@ def test_table():
     for k in (cifar, results.Key('compact', 'cifar100', 'scarce', 'fedavg'))
   ]
   (row,) = local_work.table(results.curves(found)).rows
-  assert row[:5] == [
-    'Shakespeare, compact', 'Scarce', 'F3AST and FedAvg', '2', '4'
+  assert row[:6] == [
+    'Shakespeare, compact', 'Scarce', 'F3AST and FedAvg', '200', '2', '4'
   ]
   # Rounds 50 and 100 have accuracy 0, round 200 has .01 more than the mean:
   # F3AST ends with 400 examples, which FedAvg had after round 100.
-  assert row[5].mean == pytest.approx(-0.1) and row[5].signed
-  assert row[6].mean == pytest.approx(0.56) and row[6].seeds == 2
-  assert row[7].mean == 0
-  assert row[8].mean == pytest.approx(0.56) and row[8].signed
+  assert row[6].mean == pytest.approx(-0.1) and row[6].signed
+  assert row[7].mean == pytest.approx(0.56) and row[7].seeds == 2
+  assert row[8].mean == 0
+  assert row[9].mean == pytest.approx(0.56) and row[9].signed
 
 
 @pytest.mark.parametrize(
