@@ -184,45 +184,21 @@ def real_data(
 
 
 def first_rounds(rounds: int = design.FIRST_ROUNDS) -> list[cells_lib.Cell]:
-  """Returns the beginning of two runs on CIFAR-100 with the paper's model.
-
-  A test on all images takes as long as four rounds; the last one is that.
-
-  Args:
-    rounds: The number of rounds.
-
-  Returns:
-    The cells, seed 0.
-  """
+  """Returns the beginning of two runs on CIFAR-100 with the paper's model."""
+  # A test on all images takes as long as four rounds; the last one is that.
+  flags = (('eval_every', 5), ('eval_examples', 2000))
+  place = 'paper', 'cifar100', design.FIRST_AVAIL
   return [
-    cells_lib.Cell(
-      results.Key(
-        'paper', 'cifar100', design.FIRST_AVAIL, method, design.FIRST
-      ),
-      rounds,
-      (('eval_every', 5), ('eval_examples', 2000)),
-    )
+    cells_lib.Cell(results.Key(*place, method, design.FIRST), rounds, flags)
     for method in design.FIRST_METHODS
   ]
 
 
 def longer(rounds: int = design.LONGER_ROUNDS) -> list[cells_lib.Cell]:
-  """Returns two runs on Shakespeare that are longer than the others.
-
-  Args:
-    rounds: The number of rounds.
-
-  Returns:
-    The cells, seed 0.
-  """
+  """Returns two runs on Shakespeare that are longer than the others."""
+  place = 'compact', 'shakespeare', design.LONGER_AVAIL
   return [
-    cells_lib.Cell(
-      results.Key(
-        'compact', 'shakespeare', design.LONGER_AVAIL, method, design.LONGER
-      ),
-      rounds,
-      _COMPACT,
-    )
+    cells_lib.Cell(results.Key(*place, method, design.LONGER), rounds, _COMPACT)
     for method in design.LONGER_METHODS
   ]
 
