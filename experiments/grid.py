@@ -21,6 +21,7 @@ from experiments import cells as cells_lib
 from experiments import plan
 import f3ast_tff
 from f3ast_tff import run_directory
+from f3ast_tff.report import frames
 from f3ast_tff.report import results
 
 # What a cell's own files can raise; the others go on.
@@ -122,7 +123,7 @@ class _Progress:
 
   def __init__(self, cells: Sequence[cells_lib.Cell], places: cells_lib.Places):
     self._places = places
-    known = plan.seconds_known(results.values(results.read_all(places.results)))
+    known = plan.seconds_known(frames.values(results.read_all(places.results)))
     self._work = {cell.name: plan.estimate(cell, known) for cell in cells}
     self._done = 0
     self._done_work = 0.0

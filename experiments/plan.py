@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 import pandas as pd
 
 from experiments import cells as cells_lib
+from f3ast_tff.report import frames
 from f3ast_tff.report import results
 
 # Seconds a round, tests included, with two runs at a time on 2 cores (AMD EPYC)
@@ -23,7 +24,7 @@ def seconds_known(known: pd.DataFrame) -> dict[tuple[str, ...], float]:
   """Returns the median seconds a round of results, by dataset and by method.
 
   Args:
-    known: From `results.values`.
+    known: From `frames.values`.
 
   Returns:
     By (preset, dataset) and by (preset, dataset, method).
@@ -68,7 +69,7 @@ def text(
   Returns:
     Lines, the last one with the sum.
   """
-  known = seconds_known(results.values(results.read_all(places.results)))
+  known = seconds_known(frames.values(results.read_all(places.results)))
   lines, total, num_left = [], 0.0, 0
   for cell in cells:
     ready = cells_lib.resolve(cell, places)

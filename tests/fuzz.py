@@ -39,6 +39,7 @@ from f3ast_tff import environment as environment_lib  # noqa: E402
 from f3ast_tff import run_directory  # noqa: E402
 from f3ast_tff.datasets import synthetic  # noqa: E402
 from f3ast_tff.report import comparison  # noqa: E402
+from f3ast_tff.report import frames
 from f3ast_tff.report import results  # noqa: E402
 from tests import fake_results  # noqa: E402
 
@@ -360,8 +361,8 @@ def fuzz_results(folder: pathlib.Path, data: Any) -> str:
   except results.ResultError as error:
     assert '\n' not in str(error), error
     return 'error'
-  assert len(results.values(found)) == 1
-  assert len(results.curves(found)) == len(found[0]['metrics']['round'])
+  assert len(frames.values(found)) == 1
+  assert len(frames.curves(found)) == len(found[0]['metrics']['round'])
   return 'right'
 
 

@@ -16,6 +16,7 @@ import pandas as pd
 from scipy import stats
 
 from f3ast_tff.report import design
+from f3ast_tff.report import frames
 from f3ast_tff.report import names
 from f3ast_tff.report import results
 
@@ -138,7 +139,7 @@ def _mean_of_avails(
 ) -> pd.Series:
   """Returns by seed the mean over the five models, where all five are there."""
   columns = {
-    avail: results.by_seed(
+    avail: frames.by_seed(
       values,
       results.Key(key.preset, key.dataset, avail, key.method, key.variant),
       metric,
@@ -165,7 +166,7 @@ def _main_grid(values: pd.DataFrame, paper: pd.DataFrame) -> Iterator[Claim]:
           keys = [results.Key(preset, dataset, '', method) for method in pair]
           for avail in names.AVAILS:
             ours, other = (
-              results.by_seed(
+              frames.by_seed(
                 values, results.Key(preset, dataset, avail, key.method), metric
               )
               for key in keys
@@ -207,7 +208,7 @@ def _steadiness(values: pd.DataFrame) -> Iterator[Claim]:
     for dataset in datasets:
       for other in ('fedavg', 'power_of_choice'):
         ours, theirs = (
-          results.by_seed(
+          frames.by_seed(
             values,
             results.Key(preset, dataset, 'home_devices', method),
             'unsteadiness',
@@ -234,7 +235,7 @@ def _heterogeneity(
   numbers = table.set_index(['method', 'alpha'])['value']
   for alpha in design.ALPHAS:
     ours, other = (
-      results.by_seed(
+      frames.by_seed(
         values,
         design.synthetic(
           method, design.ALPHA_AVAIL, design.variant('alpha', alpha)
@@ -261,7 +262,7 @@ def _k_sweep(values: pd.DataFrame) -> Iterator[Claim]:
   def accuracy(method: str, k: int) -> pd.Series:
     variant = design.variant('clients_per_round', str(k))
     key = design.synthetic(method, design.K_AVAIL, variant)
-    return results.by_seed(values, key, 'accuracy')
+    return frames.by_seed(values, key, 'accuracy')
 
   for other in ('fedavg', 'power_of_choice'):
     for k in design.KS:
@@ -310,7 +311,7 @@ def _controls(values: pd.DataFrame) -> Iterator[Claim]:
   for avail in design.CONTROL_AVAILS:
     for text, *sides in pairs:
       ours, other = (
-        results.by_seed(
+        frames.by_seed(
           values, design.synthetic(method, avail, variant), 'accuracy'
         )
         for method, variant in sides
@@ -332,7 +333,7 @@ def claims(values: pd.DataFrame, paper: pd.DataFrame) -> list[Claim]:
   """Returns all claims, run or not.
 
   Args:
-    values: From `results.values`.
+    values: From `frames.values`.
     paper: The paper's numbers, as `experiments.paper_numbers` has them.
 
   Returns:

@@ -166,7 +166,7 @@ def page(
   """Returns the page.
 
   Args:
-    values: From `results.values`.
+    values: From `frames.values`.
     number_tables: From `paper_tables`.
     verdict_tables: From `verdict_tables`; the last one holds all claims.
     figures: From `paper_figures`.

@@ -17,7 +17,8 @@ from f3ast_tff.report import names
 from f3ast_tff.report import tables
 
 _PAIRS = (*names.PAIRS, ('f3ast', 'power_of_choice'))
-_KEYS = ['preset', 'dataset', 'avail', 'variant', 'seed']
+_PLACE = ['preset', 'dataset', 'variant', 'avail', 'pair']
+_KEYS = [*_PLACE[:-1], 'seed']
 _VARIANTS = ('', design.LONGER)
 
 
@@ -72,32 +73,29 @@ def _pairs(curves: pd.DataFrame) -> pd.DataFrame:
       for pair in _PAIRS
       if set(pair) <= set(by_method)
     ]
-  return pd.DataFrame(rows)
+  return pd.DataFrame(rows, columns=None if rows else [*_PLACE, 'seed'])
 
 
 def table(curves: pd.DataFrame) -> tables.Table:
   """Returns the comparison of methods after equally many examples.
 
   Args:
-    curves: From `results.curves`.
+    curves: From `frames.curves`.
 
   Returns:
     The table; without rows it says that nothing was run.
   """
-  found = _pairs(curves)
+  found = {
+    place: of_pair.set_index('seed')
+    for place, of_pair in _pairs(curves).groupby(_PLACE)
+  }
   rows: list[list[tables.Entry]] = []
-  places = itertools.product(
+  for place in itertools.product(
     names.PRESETS, names.DATASETS, _VARIANTS, names.AVAILS, _PAIRS
-  )
-  for preset, dataset, variant, avail, pair in places if len(found) else ():
-    of_pair = found[
-      (found['preset'] == preset)
-      & (found['dataset'] == dataset)
-      & (found['variant'] == variant)
-      & (found['avail'] == avail)
-      & (found['pair'] == pair)
-    ].set_index('seed')
-    if len(of_pair):
+  ):
+    if place in found:
+      preset, dataset, _, avail, pair = place
+      of_pair = found[place]
       rows.append([
         f'{names.DATASETS[dataset]}, {preset}',
         names.AVAILS[avail],

@@ -6,6 +6,7 @@ from typing import NamedTuple
 import pandas as pd
 
 from f3ast_tff.report import design
+from f3ast_tff.report import frames
 from f3ast_tff.report import names
 from f3ast_tff.report import results
 
@@ -37,8 +38,8 @@ def _first_rates(values: pd.DataFrame) -> str:
     for rate_init, name in (('kp', 'Kp'), ('p', 'p'), ('uniform', 'K/N')):
       variant = design.variant('rate_init', rate_init)
       key = design.synthetic('f3ast', avail, variant)
-      accuracy = results.by_seed(values, key, 'accuracy')
-      weights = results.by_seed(values, key, 'mean_sum_of_weights')
+      accuracy = frames.by_seed(values, key, 'accuracy')
+      weights = frames.by_seed(values, key, 'mean_sum_of_weights')
       if not accuracy.empty:
         parts.append(
           f'{accuracy.mean():.3f} from {name} (mean sum of weights '
@@ -77,7 +78,7 @@ def _uneven(values: pd.DataFrame) -> str:
   for preset in names.PRESETS:
     for method in names.METHODS:
       uneven, always = (
-        results.by_seed(
+        frames.by_seed(
           values, results.Key(preset, 'cifar100', avail, method), 'accuracy'
         )
         for avail in ('uneven', 'always')
@@ -96,7 +97,7 @@ def _form_of_h(values: pd.DataFrame) -> str:
   texts = []
   for method in ('f3ast', 'f3ast_adam'):
     other, ours = (
-      results.by_seed(
+      frames.by_seed(
         values, design.synthetic(method, design.PROTOCOL_AVAIL, v), 'accuracy'
       )
       for v in (variant, '')
@@ -202,7 +203,7 @@ def points(values: pd.DataFrame) -> list[Point]:
   """Returns the open points, with what the results say on them.
 
   Args:
-    values: From `results.values`.
+    values: From `frames.values`.
 
   Returns:
     The points, in a fixed order.

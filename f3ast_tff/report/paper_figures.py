@@ -19,6 +19,7 @@ import pandas as pd  # noqa: E402
 
 from f3ast_tff.report import comparison  # noqa: E402
 from f3ast_tff.report import design  # noqa: E402
+from f3ast_tff.report import frames
 from f3ast_tff.report import names  # noqa: E402
 from f3ast_tff.report import results  # noqa: E402
 from f3ast_tff.report import run_summary  # noqa: E402
@@ -278,7 +279,7 @@ def _heterogeneity(values: pd.DataFrame, paper: pd.DataFrame) -> Figure:
     for alpha in design.ALPHAS:
       variant = design.variant('alpha', alpha)
       key = design.synthetic(method, design.ALPHA_AVAIL, variant)
-      found = results.by_seed(values, key, 'accuracy')
+      found = frames.by_seed(values, key, 'accuracy')
       rows.append({
         'method': method,
         'alpha': alpha,
@@ -344,7 +345,7 @@ def _gain_rows(
       for ours, other in names.PAIRS:
         for avail in names.AVAILS:
           a, b = (
-            results.by_seed(
+            frames.by_seed(
               values, results.Key(preset, dataset, avail, method), metric
             )
             for method in (ours, other)
@@ -441,8 +442,8 @@ def figures(
   """Returns the figures.
 
   Args:
-    values: From `results.values`.
-    curves: From `results.curves`.
+    values: From `frames.values`.
+    curves: From `frames.curves`.
     paper: The paper's numbers, as `experiments.paper_numbers` has them.
 
   Returns:

@@ -12,12 +12,12 @@ import pandas as pd
 
 from f3ast_tff import run_directory
 from f3ast_tff.report import claims as claims_lib
+from f3ast_tff.report import frames
 from f3ast_tff.report import html_report
 from f3ast_tff.report import local_work
 from f3ast_tff.report import open_points
 from f3ast_tff.report import paper_figures
 from f3ast_tff.report import paper_tables
-from f3ast_tff.report import results
 from f3ast_tff.report import tables
 from f3ast_tff.report import verdict_tables
 
@@ -95,7 +95,7 @@ def build(
     Tables as .md, .tex and .csv; figures as .png, .svg and their numbers as
     .csv; `cells.csv`, `README.md` and `report.html`.
   """
-  values, curves = results.values(all_results), results.curves(all_results)
+  values, curves = frames.values(all_results), frames.curves(all_results)
   number_tables = [
     *paper_tables.build(values, paper.numbers, paper.seconds),
     local_work.table(curves),

@@ -11,6 +11,7 @@ from typing import Any, Optional
 import pandas as pd
 
 from f3ast_tff.report import design
+from f3ast_tff.report import frames
 from f3ast_tff.report import names
 from f3ast_tff.report import results
 from f3ast_tff.report import run_summary
@@ -38,9 +39,9 @@ def _measured(
   if seeds is not None:
     values = values[values['seed'].isin(list(seeds))]
   return tables.measured(
-    results.by_seed(values, key, metric),
+    frames.by_seed(values, key, metric),
     key.group,
-    None if baseline is None else results.by_seed(values, baseline, metric),
+    None if baseline is None else frames.by_seed(values, baseline, metric),
   )
 
 
@@ -141,7 +142,7 @@ def _heterogeneity(values: pd.DataFrame, paper: pd.DataFrame) -> tables.Table:
 def _difference(
   values: pd.DataFrame, ours: results.Key, other: results.Key, metric: str
 ) -> tables.Measured:
-  pair = [results.by_seed(values, key, metric) for key in (ours, other)]
+  pair = [frames.by_seed(values, key, metric) for key in (ours, other)]
   return tables.measured((pair[0] - pair[1]).dropna(), signed=True)
 
 
@@ -288,8 +289,8 @@ def _control_rows(
     ),
   }
   for text, key in keys.items():
-    step = results.by_seed(values, key, 'mean_sum_of_weights')
-    step = step * results.by_seed(values, key, 'server_learning_rate')
+    step = frames.by_seed(values, key, 'mean_sum_of_weights')
+    step = step * frames.by_seed(values, key, 'server_learning_rate')
     difference = (
       tables.Measured(math.nan, seeds=0, absent='–')
       if key == reference
@@ -370,7 +371,7 @@ def build(
   """Returns the tables of numbers.
 
   Args:
-    values: From `results.values`.
+    values: From `frames.values`.
     paper: The paper's numbers, as `experiments.paper_numbers` has them.
     paper_seconds: The paper's seconds a round by dataset.
 

@@ -9,11 +9,8 @@ are no results.
 from collections.abc import Iterable, Mapping, Sequence
 import dataclasses
 import json
-import math
 import pathlib
 from typing import Any, Optional
-
-import pandas as pd
 
 from f3ast_tff import run_directory
 from f3ast_tff.report import names
@@ -58,8 +55,7 @@ class Key:
     return f'{self.group}-seed={self.seed}'
 
 
-_KEY_FIELDS = [field.name for field in dataclasses.fields(Key)]
-_COLUMNS = list(names.METRICS)
+_METRICS = list(names.METRICS)
 # How many examples had been trained on at each test. Older files do not say.
 _TRAINED = 'examples_trained'
 _NUMBERS = (
@@ -107,7 +103,7 @@ def from_run(folder: pathlib.Path, key: Key, command: str) -> dict[str, Any]:
     ('round', 'k', 'selected', 'empty', 'left_out', 'sum_of_weights'),
   )
   metrics = run_tables.with_recent_weights(
-    run_tables.read(folder / 'metrics.csv', ('round', *_COLUMNS)),
+    run_tables.read(folder / 'metrics.csv', ('round', *_METRICS)),
     rounds,
     run_summary.LAST_ROUNDS,
   )
@@ -128,7 +124,7 @@ def from_run(folder: pathlib.Path, key: Key, command: str) -> dict[str, Any]:
     'updates_left_out': int(rounds['left_out'].sum()),
     'metrics': {
       'round': metrics['round'].tolist(),
-      **{c: [_short(v) for v in metrics[c]] for c in _COLUMNS},
+      **{c: [_short(v) for v in metrics[c]] for c in _METRICS},
     },
     **(
       {}
@@ -239,7 +235,7 @@ def _check_types(result: Mapping[str, Any]) -> None:
     _check(_is_number(value), name)
   for name, value in settings.items():
     _check(not isinstance(value, (list, dict)), f'settings.{name}')
-  _check(set(metrics) == {'round', *_COLUMNS}, 'metrics')
+  _check(set(metrics) == {'round', *_METRICS}, 'metrics')
   for name, values_ in metrics.items():
     _check(
       isinstance(values_, list)
@@ -265,98 +261,6 @@ def _check_types(result: Mapping[str, Any]) -> None:
 def read_all(root: pathlib.Path) -> list[dict[str, Any]]:
   """Returns all results below a folder, in the order of their names."""
   return [read(path) for path in sorted(root.glob('*/*/*.json'))]
-
-
-def curves(results: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
-  """Returns the metrics of all results, a row per cell and evaluated round.
-
-  Args:
-    results: From `read_all`.
-
-  Returns:
-    The metrics, the fields of `Key`, and `examples_trained`: how many examples
-    clients had trained on by then, NaN where a result does not say.
-  """
-  frames = [
-    pd.DataFrame(result['metrics']).assign(
-      **{_TRAINED: result.get(_TRAINED, math.nan)}, **result['cell']
-    )
-    for result in results
-  ]
-  empty = pd.DataFrame(columns=['round', *_COLUMNS, _TRAINED, *_KEY_FIELDS])
-  return pd.concat(frames, ignore_index=True) if frames else empty
-
-
-def _row(result: Mapping[str, Any]) -> dict[str, Any]:
-  metrics = pd.DataFrame(result['metrics'])
-  late, end = run_summary.last_rounds(metrics), metrics.iloc[-1]
-  settings, key = result['settings'], Key(**result['cell'])
-  return {
-    'name': key.name,
-    'group': key.group,
-    **result['cell'],
-    # With NaN if one of them is: a run that diverged has no mean.
-    **late[_COLUMNS].mean(skipna=False).to_dict(),
-    # Is a mean over the last 100 rounds already.
-    'sum_of_weights': end['sum_of_weights'],
-    'unsteadiness': late['accuracy'].std(),
-    'final_accuracy': end['accuracy'],
-    'final_loss': end['loss'],
-    'mean_sum_of_weights': result['mean_sum_of_weights'],
-    'server_learning_rate': settings['server_learning_rate'],
-    'rounds': settings['rounds'],
-    'rounds_with_fewer_than_k': result['rounds_with_fewer_than_k'],
-    'empty_rounds': result['empty_rounds'],
-    'updates_left_out': result['updates_left_out'],
-    'seconds': result['wall_seconds'],
-    'revision': result['revision'],
-    'command': result['command'],
-  }
-
-
-_ROW_FIELDS = [
-  'name',
-  'group',
-  *_KEY_FIELDS,
-  *_COLUMNS,
-  'unsteadiness',
-  'final_accuracy',
-  'final_loss',
-  'mean_sum_of_weights',
-  'server_learning_rate',
-  'rounds',
-  'rounds_with_fewer_than_k',
-  'empty_rounds',
-  'updates_left_out',
-  'seconds',
-  'revision',
-  'command',
-]
-
-
-def values(results: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
-  """Returns a row per cell: its means over `last_rounds`, and more.
-
-  Args:
-    results: From `read_all`.
-
-  Returns:
-    The cell's `name` and `group`; a column per field of `Key` and per metric;
-    `unsteadiness` is the standard deviation of the accuracy from test to test
-    in these rounds, and `final_...` the last test, which is on all test
-    data.
-  """
-  return pd.DataFrame([_row(result) for result in results], columns=_ROW_FIELDS)
-
-
-def by_seed(values_: pd.DataFrame, key: Key, metric: str) -> pd.Series:
-  """Returns the values of a metric in all seeds of a cell, by seed."""
-  is_it = (values_['group'] == key.group).to_numpy()
-  found = pd.Series(
-    values_[metric].to_numpy(float)[is_it],
-    index=values_['seed'].to_numpy(int)[is_it],
-  )
-  return found.sort_index()
 
 
 # What may differ between the cells of a dataset; a variant's own settings too.

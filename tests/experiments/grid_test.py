@@ -10,6 +10,7 @@ import pytest
 
 from experiments import cells as cells_lib
 from experiments import grid
+from f3ast_tff.report import frames
 from f3ast_tff.report import results
 from tests import stub_training
 
@@ -216,7 +217,7 @@ def test_the_run_starts_the_program_of_its_task(tmp_path, monkeypatch):
 
 def test_progress_bar_survives_an_empty_grid(places):
   assert grid.run([], places, 1) == ([], [])
-  assert isinstance(results.values([]), pd.DataFrame)
+  assert isinstance(frames.values([]), pd.DataFrame)
 
 
 if __name__ == '__main__':

@@ -6,6 +6,7 @@ import pytest
 
 from experiments import cells as cells_lib
 from experiments import plan
+from f3ast_tff.report import frames
 from f3ast_tff.report import results
 from tests import fake_results
 
@@ -16,13 +17,13 @@ def _cell(method, seed=0, variant='', **rest):
 
 
 def test_estimates_come_from_results_where_there_are_some():
-  known = results.values([
+  known = frames.values([
     fake_results.result(_cell('f3ast').key),  # Half a second a round.
   ])
   seconds = plan.seconds_known(known)
   assert plan.estimate(_cell('f3ast'), seconds) == pytest.approx(15 + 2)
   assert plan.estimate(_cell('fedavg'), seconds) == pytest.approx(15 + 2)
-  no_results = plan.seconds_known(results.values([]))
+  no_results = plan.seconds_known(frames.values([]))
   assert no_results == {}
   assert plan.estimate(_cell('f3ast'), no_results) == pytest.approx(
     15 + 4 * plan._SECONDS_PER_ROUND[('paper', 'synthetic')]

@@ -8,7 +8,7 @@ import pytest
 
 from experiments import paper_numbers
 from f3ast_tff.report import claims
-from f3ast_tff.report import results
+from f3ast_tff.report import frames
 from tests import fake_results
 
 
@@ -52,7 +52,7 @@ def test_verdicts(differences, verdict):
 
 
 def _claims(all_results):
-  values = results.values(all_results)
+  values = frames.values(all_results)
   return claims.claims(values, paper_numbers.load())
 
 

@@ -5,6 +5,7 @@ import sys
 import pandas as pd
 import pytest
 
+from f3ast_tff.report import frames
 from f3ast_tff.report import local_work
 from f3ast_tff.report import results
 from f3ast_tff.report import tables
@@ -64,7 +65,7 @@ def test_table():
     {**fake_results.result(k), 'examples_trained': [1, 2, 3, 4]}
     for k in (cifar, results.Key('compact', 'cifar100', 'scarce', 'fedavg'))
   ]
-  (row,) = local_work.table(results.curves(found)).rows
+  (row,) = local_work.table(frames.curves(found)).rows
   assert row[:6] == [
     'Shakespeare, compact', 'Scarce', 'F3AST and FedAvg', '200', '2', '4'
   ]
@@ -80,7 +81,7 @@ def test_table():
   'found', [[], [fake_results.result(results.Key('paper', 'x', 'y', 'f3ast'))]]
 )
 def test_nothing_was_run(found):
-  assert 'not run' in tables.markdown(local_work.table(results.curves(found)))
+  assert 'not run' in tables.markdown(local_work.table(frames.curves(found)))
 
 
 if __name__ == '__main__':

@@ -4,13 +4,14 @@ import sys
 
 import pytest
 
+from f3ast_tff.report import frames
 from f3ast_tff.report import open_points
 from f3ast_tff.report import results
 from tests import fake_results
 
 
 def _found(all_results):
-  points = open_points.points(results.values(all_results))
+  points = open_points.points(frames.values(all_results))
   return {point.title: point.found for point in points}
 
 

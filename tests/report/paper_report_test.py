@@ -9,9 +9,9 @@ import pytest
 
 from experiments import paper_numbers
 from f3ast_tff.report import design
+from f3ast_tff.report import frames
 from f3ast_tff.report import paper_figures
 from f3ast_tff.report import paper_report
-from f3ast_tff.report import results
 from tests import fake_results
 
 
@@ -73,7 +73,7 @@ def test_curves_of_what_has_only_begun(is_whole):
   )
   every = first + (whole if is_whole else [])
   figures = paper_figures.figures(
-    results.values(every), results.curves(every), paper_numbers.load()
+    frames.values(every), frames.curves(every), paper_numbers.load()
   )
   (curves,) = [f for f in figures if f.name == 'curves-accuracy-paper']
   ends = curves.data[curves.data['round'] == 200].set_index('method')['mean']
@@ -149,8 +149,8 @@ def test_pictures_of_other_libraries_are_not_compared(files):
 def test_pictures_repeat():
   all_results = _results()
   figures = paper_figures.figures(
-    results.values(all_results),
-    results.curves(all_results),
+    frames.values(all_results),
+    frames.curves(all_results),
     paper_numbers.load(),
   )
   heterogeneity = figures[-1]
@@ -162,7 +162,7 @@ def test_pictures_repeat():
 def test_all_is_made_from_nothing():
   all_results = []
   paper = paper_numbers.load()
-  values, curves = results.values(all_results), results.curves(all_results)
+  values, curves = frames.values(all_results), frames.curves(all_results)
   figures = paper_figures.figures(values, curves, paper)
   for figure in figures:
     assert isinstance(figure.data, pd.DataFrame)

@@ -6,8 +6,8 @@ import pytest
 
 from experiments import paper_numbers
 from f3ast_tff.report import claims
+from f3ast_tff.report import frames
 from f3ast_tff.report import paper_tables
-from f3ast_tff.report import results
 from f3ast_tff.report import tables
 from f3ast_tff.report import verdict_tables
 from tests import fake_results
@@ -15,7 +15,7 @@ from tests import fake_results
 
 def _tables(all_results):
   numbers = paper_numbers.load()
-  values = results.values(all_results)
+  values = frames.values(all_results)
   return {
     table.name: table
     for table in (

@@ -1,7 +1,6 @@
 """Tests of `report.results`."""
 
 import json
-import math
 import sys
 
 import pandas as pd
@@ -85,7 +84,6 @@ def test_examples_that_were_trained_on(tmp_path):
   assert result['examples_trained'] == expected
   results.write(tmp_path / 'results', result)
   assert results.read_all(tmp_path / 'results') == [result]
-  assert results.curves([result])['examples_trained'].tolist() == expected
   clients[:2].to_csv(folder / 'clients.csv', index=False)
   with pytest.raises(run_directory.RunDirectoryError, match='names a client'):
     results.from_run(folder, _KEY, 'c')
@@ -93,18 +91,6 @@ def test_examples_that_were_trained_on(tmp_path):
   results.write(tmp_path / 'results', result)
   with pytest.raises(results.ResultError, match='examples_trained'):
     results.read_all(tmp_path / 'results')
-
-
-def test_values_are_means_over_the_last_rounds(tmp_path):
-  result = results.from_run(_run(tmp_path / 'run'), _KEY, 'c')
-  row = results.values([result]).iloc[0]
-  assert row['accuracy'] == pytest.approx(0.5)
-  assert row['final_accuracy'] == 0.6
-  assert row['sum_of_weights'] == result['metrics']['sum_of_weights'][-1]
-  assert row['unsteadiness'] == pytest.approx(0.02**0.5)  # Of .4 and .6.
-  assert row['variant'] == 'alpha=0.5'
-  by_seed = results.by_seed(results.values([result]), _KEY, 'accuracy')
-  assert by_seed.to_dict() == {2: 0.5}
 
 
 @pytest.mark.parametrize(
@@ -163,14 +149,6 @@ def test_results_of_a_dataset_are_alike():
   results.check_alike(pair, {b: ['beta']})
   with pytest.raises(results.ResultError, match='beta=1.0 .* beta=0.001'):
     results.check_alike(pair, {})
-
-
-def test_a_test_that_is_nan_makes_the_mean_nan():
-  key = results.Key('paper', 'synthetic', 'scarce', 'f3ast')
-  result = fake_results.result(key)
-  result['metrics']['loss'][-2] = float('nan')
-  row = results.values([result]).iloc[0]
-  assert math.isnan(row['loss']) and row['accuracy'] == pytest.approx(0.5)
 
 
 def test_step_sizes_of_a_method_are_alike():

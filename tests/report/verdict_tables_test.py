@@ -6,7 +6,7 @@ import pytest
 
 from experiments import paper_numbers
 from f3ast_tff.report import claims
-from f3ast_tff.report import results
+from f3ast_tff.report import frames
 from f3ast_tff.report import tables
 from f3ast_tff.report import verdict_tables
 from tests import fake_results
@@ -14,7 +14,7 @@ from tests import fake_results
 
 def _tables(methods):
   """Returns the tables of accuracies under Scarce by method."""
-  values = results.values([
+  values = frames.values([
     result
     for method, accuracies in methods.items()
     for result in fake_results.seeds(
