@@ -22,6 +22,7 @@ from experiments import cli
 from experiments import compare
 from experiments import grid_report
 from experiments import paper_cells
+from f3ast_tff.report import run_tables
 
 _JOBS = flags.DEFINE_integer(
   'jobs',
@@ -58,7 +59,8 @@ def main(argv: Sequence[str]) -> None:
     [places.folder(cell) for cell in cells], title, output / 'curves'
   )
   print(
-    f'\n{title}: means over the last 100 of {_ROUNDS.value} rounds\n\n{text}\n'
+    f'\n{title}: means over the last {run_tables.num_last(_ROUNDS.value)} of '
+    f'{_ROUNDS.value} rounds\n\n{text}\n'
     f'{len(cells)} runs in {time.time() - began:.0f} s; curves in '
     f'{output / "curves.png"}; all files in {output}'
   )

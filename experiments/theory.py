@@ -13,6 +13,7 @@ from f3ast_tff import communication
 from f3ast_tff import randomness
 from f3ast_tff import rates
 from f3ast_tff import run_directory
+from f3ast_tff.report import tables
 
 MODELS = (*availability.MODELS, 'markov')
 
@@ -163,10 +164,4 @@ def write_csv(path: pathlib.Path, rows: Sequence[Row]) -> None:
 def markdown(rows: Sequence[Row]) -> str:
   """Returns a table as Markdown that also reads well as plain text."""
   cells = [[_text(value, 4) for value in row.values()] for row in rows]
-  cells.insert(0, list(rows[0]))
-  widths = [max(map(len, column)) for column in zip(*cells)]
-  lines = [
-    '| ' + ' | '.join(map(str.ljust, row, widths)) + ' |' for row in cells
-  ]
-  rule = '|' + '|'.join('-' * (width + 2) for width in widths) + '|'
-  return '\n'.join([lines[0], rule, *lines[1:]])
+  return tables.aligned([list(rows[0]), *cells])

@@ -46,11 +46,6 @@ class Availability(Protocol):
     ...
 
 
-def _check_round(round_num: int) -> None:
-  if round_num < 1:
-    raise ValueError(f'Rounds count from 1, but the round is {round_num}.')
-
-
 def _check_probabilities(q: np.ndarray, name: str) -> None:
   if q.ndim != 1 or q.size < 1:
     raise ValueError(
@@ -99,7 +94,7 @@ class Independent:
 
   def _factor(self, round_num: int) -> float:
     """Returns f_t."""
-    _check_round(round_num)
+    randomness.check_round(round_num)
     return self.factors[(round_num - 1) % self.factors.size]
 
   def __call__(self, round_num: int) -> np.ndarray:
@@ -154,12 +149,12 @@ class Markov:
 
   def probabilities(self, round_num: int) -> np.ndarray:
     """Returns the stationary probability to be available."""
-    _check_round(round_num)
+    randomness.check_round(round_num)
     return self.off_to_on / (self.on_to_off + self.off_to_on)
 
   def __call__(self, round_num: int) -> np.ndarray:
     """Returns the boolean mask A_t."""
-    _check_round(round_num)
+    randomness.check_round(round_num)
 
     def uniforms(t: int) -> np.ndarray:
       rng = randomness.generator(self.seed, 'availability', t)
@@ -246,8 +241,12 @@ def uneven(p: np.ndarray, seed: int = 0) -> Independent:
     The model.
   """
   p = np.asarray(p, float)
-  if not (p > 0).all():
-    raise ValueError('Uneven availability needs p_k > 0 for every client.')
+  if not p.size or not (p > 0).all():
+    which = f'client {np.argmin(p > 0)} has none' if p.size else 'there is none'
+    raise ValueError(
+      'Uneven availability is 1 / p_k and needs clients that all have data, '
+      f'but {which}; leave clients without data out, or choose another model.'
+    )
   return Independent(p.min() / p, seed=seed)
 
 

@@ -124,8 +124,7 @@ class Cohorts:
     return rates.update(played.r, selected, self.beta)
 
   def _round(self, round_num: int) -> _Round:
-    if round_num < 1:
-      raise ValueError(f'Rounds count from 1, but the round is {round_num}.')
+    randomness.check_round(round_num)
     last = self._last
     if last is None or last.round_num > round_num:
       last = self._play(1, self.initial_rates)
@@ -141,5 +140,5 @@ class Cohorts:
   def rates(self, round_num: int) -> np.ndarray:
     """Returns r(t); r(0) for round 0."""
     if round_num == 0:
-      return self.initial_rates
+      return self.initial_rates.copy()
     return self._rates_after(self._round(round_num))

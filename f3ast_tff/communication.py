@@ -7,12 +7,15 @@ function of its parameters and t, and knows its `mean` and its `maximum`.
 from collections.abc import Sequence
 import dataclasses
 import math
+import numbers
 from typing import Protocol
 
 import numpy as np
 
 from f3ast_tff import markov
 from f3ast_tff import randomness
+
+_MAXIMUM = 2**31 - 1
 
 
 class Constraint(Protocol):
@@ -35,10 +38,10 @@ class Constraint(Protocol):
 
 def _check_counts(counts: Sequence[int]) -> None:
   for k in counts:
-    if k < 0 or k != int(k):
+    if not isinstance(k, numbers.Integral) or not 0 <= k <= _MAXIMUM:
       raise ValueError(
-        f'The number of clients per round K must be a whole number >= 0, but '
-        f'it is {k}.'
+        'The number of clients per round K must be a whole number from 0 to '
+        f'{_MAXIMUM}, but it is {k}.'
       )
 
 
@@ -65,6 +68,7 @@ class Schedule:
 
   def __call__(self, round_num: int) -> int:
     """Returns K_t."""
+    randomness.check_round(round_num)
     return self.values[(round_num - 1) % len(self.values)]
 
 
@@ -101,6 +105,7 @@ class Uniform:
 
   def __call__(self, round_num: int) -> int:
     """Returns K_t."""
+    randomness.check_round(round_num)
     rng = randomness.generator(self.seed, 'communication', round_num)
     return int(rng.integers(self.low, self.high + 1))
 
@@ -145,6 +150,7 @@ class MarkovLink:
 
   def __call__(self, round_num: int) -> int:
     """Returns K_t."""
+    randomness.check_round(round_num)
 
     def uniforms(t: int) -> np.ndarray:
       return randomness.generator(self.seed, 'communication', t).random(1)
@@ -169,22 +175,22 @@ def parse(text: str, seed: int = 0) -> Constraint:
   Returns:
     The constraint.
   """
-  kind, _, rest = text.rpartition(':')
+  kind, colon, rest = text.rpartition(':')
   try:
-    numbers = [float(field) for field in rest.split(',')]
+    fields = [float(field) for field in rest.split(',')]
   except ValueError:
-    numbers = []
-  counts = numbers[:2] if kind == 'markov' else numbers
+    fields = []
+  counts = fields[:2] if kind == 'markov' else fields
   if all(count == int(count) for count in counts if math.isfinite(count)):
     k = [int(count) for count in counts if math.isfinite(count)]
-    if kind == '' and len(numbers) == len(k) == 1:
+    if not colon and len(fields) == len(k) == 1:
       return fixed(k[0])
-    if kind == 'schedule' and len(numbers) == len(k) > 0:
+    if kind == 'schedule' and len(fields) == len(k) > 0:
       return Schedule(tuple(k))
-    if kind == 'uniform' and len(numbers) == len(k) == 2:
+    if kind == 'uniform' and len(fields) == len(k) == 2:
       return Uniform(k[0], k[1], seed)
-    if kind == 'markov' and len(numbers) == 4 and len(k) == 2:
-      return MarkovLink(k[0], k[1], numbers[2], numbers[3], seed)
+    if kind == 'markov' and len(fields) == 4 and len(k) == 2:
+      return MarkovLink(k[0], k[1], fields[2], fields[3], seed)
   raise ValueError(
     f'Clients per round is {text!r}, but it must read like 10, uniform:5,15, '
     'schedule:10,5,0 or markov:10,2,0.1,0.3.'

@@ -44,6 +44,8 @@ from f3ast_tff import rates
 
 # Slopes this close (relatively) are equal: they differ by rounding only.
 _TIE = 1e-10
+# Shares sum to 1 but for this much, which NumPy's `choice` lets pass.
+_SUM = 1e-9
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -82,9 +84,9 @@ class Population:
           f'{name} must hold numbers in [0, 1], but ranges from {values.min()} '
           f'to {values.max()}.'
         )
-    if not ((self.k >= 0).all() and (self.k == np.floor(self.k)).all()):
+    if self.k.dtype.kind not in 'iu' or (self.k < 0).any():
       raise ValueError(f'K must be whole numbers >= 0, but it is {self.k}.')
-    if not ((self.shares >= 0).all() and np.isclose(self.shares.sum(), 1.0)):
+    if not ((self.shares >= 0).all() and abs(self.shares.sum() - 1) < _SUM):
       raise ValueError(
         'shares must be numbers >= 0 that sum to 1, but they are '
         f'{self.shares}.'
@@ -147,11 +149,18 @@ def population_of(
     The population.
 
   Raises:
-    ValueError: For other models and constraints.
+    ValueError: For other models and constraints, and for chains that turn in
+      every round: who meets whom is then decided once and for ever.
   """
   if isinstance(model, availability.Independent):
     q, factors = model.q, model.factors
   elif isinstance(model, availability.Markov):
+    if (model.on_to_off + model.off_to_on == 2).any():
+      client = np.argmax(model.on_to_off + model.off_to_on == 2)
+      raise ValueError(
+        'The best rates are not known where a client turns in every round, as '
+        f'client {client} does; make one of its probabilities less than 1.'
+      )
     q, factors = model.probabilities(1), np.ones(1)
   else:
     raise ValueError(
@@ -164,6 +173,15 @@ def population_of(
     k = np.array(constraint.values)[t % len(constraint.values)]
     shares = np.full(t.size, 1 / t.size)
   else:
+    is_alternating = (
+      isinstance(constraint, communication.MarkovLink)
+      and constraint.good_to_bad + constraint.bad_to_good == 2
+    )
+    if is_alternating and factors.size > 1:
+      raise ValueError(
+        'The best rates are not known where the link turns in every round and '
+        'availability has a day; make one of its probabilities less than 1.'
+      )
     values, chances = _distribution_of_k(constraint)
     f = np.repeat(factors, values.size)
     k = np.tile(values, factors.size)
@@ -190,7 +208,8 @@ def gains(population: Population, order: np.ndarray) -> np.ndarray:
     q_k g(those before k), in the given order: the rates of a strict priority.
   """
   factors, kind = np.unique(population.factors, return_inverse=True)
-  most = int(population.k.max())
+  # More than N are never served.
+  most = min(int(population.k.max()), population.num_clients)
   # value[f, m]: what an available client is worth (its f times the share of
   # such rounds) if m others were served before it: nothing from m = K on.
   value = np.zeros((factors.size, most))
@@ -338,10 +357,12 @@ def duality_gap(
     correlation: The form of H.
 
   Returns:
-    The largest -grad H(r) . (s - r), at least 0.
+    The largest -grad H(r) . (s - r), at least 0; infinity where H(r) is.
   """
   scores = -rates.gradient(p, r, correlation)
   order = np.argsort(-scores, kind='stable')
+  if not np.isfinite(scores).all():
+    return math.inf
   gap = scores[order] @ (gains(population, order) - r[order])
   return max(0.0, float(gap))  # Rounding can give -1e-16.
 

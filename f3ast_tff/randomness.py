@@ -36,3 +36,9 @@ def generator(
       raise ValueError(f'The {name} must be at least 0, but it is {value}.')
   entropy = [seed, *_purpose_words(purpose), round_num, client]
   return np.random.Generator(np.random.PCG64(np.random.SeedSequence(entropy)))
+
+
+def check_round(round_num: int) -> None:
+  """Raises a ValueError unless it is the number of a round."""
+  if round_num < 1:
+    raise ValueError(f'Rounds count from 1, but the round is {round_num}.')

@@ -119,7 +119,8 @@ def test_only_a_common_factor_is_a_positive_correlation():
     (lambda: availability.home_devices(3, sigma=-1), 'sigma'),
     (lambda: availability.smartphones(3, period=0), 'period'),
     (lambda: availability.smartphones(3, amplitude=0.6), 'probabilities in'),
-    (lambda: availability.uneven(np.array([1.0, 0.0])), 'p_k > 0'),
+    (lambda: availability.uneven(np.array([1.0, 0.0])), 'client 1 has none'),
+    (lambda: availability.uneven(np.array([])), 'there is none'),
     (lambda: availability.always(3)(0), 'count from 1'),
     (
       lambda: availability.Markov(np.zeros(2), np.zeros(2)), 'not both be 0'

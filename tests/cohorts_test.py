@@ -105,12 +105,20 @@ def test_a_policy_of_ones_own():
     ({'beta': 0.0}, 'beta must be in'),
     ({'correlation': 'negative'}, 'Correlation must be one of'),
     ({'rate_init': 'zero'}, 'Initial rates must be one of'),
-    ({'constraint': -1}, 'whole number >= 0'),
+    ({'constraint': -1}, 'whole number from 0'),
   ],
 )
 def test_bad_arguments_are_named(changes, message):
   with pytest.raises(ValueError, match=message):
     _make(**changes)
+
+
+def test_the_first_rates_are_a_copy():
+  cohorts = _make()
+  expected = cohorts.rates(1)
+  cohorts.rates(0)[:] = 0.5
+  np.testing.assert_array_equal(_make().rates(1), expected)
+  np.testing.assert_array_equal(cohorts.rates(1), expected)
 
 
 def test_rounds_count_from_1():

@@ -1,6 +1,7 @@
 """Tests of `communication`."""
 
 import collections
+import math
 import sys
 
 import numpy as np
@@ -57,21 +58,35 @@ def test_parse(text, expected):
 @pytest.mark.parametrize(
   'text, message',
   [
-    ('-1', 'whole number >= 0'),
+    ('-1', 'whole number from 0'),
     ('ten', 'must read like'),
     ('', 'must read like'),
     ('uniform:5', 'must read like'),
     ('uniform:9,5', 'must not exceed'),
-    ('schedule:1,-2', 'whole number >= 0'),
+    ('schedule:1,-2', 'whole number from 0'),
     ('markov:10,2,0.1', 'must read like'),
     ('markov:10,2,0,0', 'not both'),
     ('markov:10,2,nan,0.5', 'probabilities in'),
     ('poisson:3', 'must read like'),
+    (':10', 'must read like'),
+    ('uniform:0,1e30', 'whole number from 0'),
   ],
 )
 def test_parse_says_what_is_wrong(text, message):
   with pytest.raises(ValueError, match=message):
     communication.parse(text)
+
+
+@pytest.mark.parametrize('k', [10.0, 0.5, math.inf, math.nan, '3', None, 2**31])
+def test_a_number_of_clients_is_a_whole_number(k):
+  with pytest.raises(ValueError, match='whole number from 0 to 2147483647'):
+    communication.fixed(k)
+
+
+@pytest.mark.parametrize('text', ['3', 'uniform:1,2', 'markov:2,1,0.5,0.5'])
+def test_rounds_count_from_1(text):
+  with pytest.raises(ValueError, match='Rounds count from 1'):
+    communication.parse(text)(0)
 
 
 if __name__ == '__main__':

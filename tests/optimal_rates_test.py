@@ -244,6 +244,28 @@ def test_markov_depends_on_its_stationary_probabilities_only():
   np.testing.assert_allclose(best.rates, [0.375, 0.5], rtol=1e-12)
 
 
+def test_a_link_that_alternates_is_known_without_a_day():
+  population = optimal_rates.population_of(
+    availability.scarce(2), communication.MarkovLink(4, 0, 1.0, 1.0)
+  )
+  assert sorted(zip(population.k, population.shares)) == [(0, 0.5), (4, 0.5)]
+
+
+def test_a_k_above_n_is_n():
+  p = np.array([0.5, 0.3, 0.2])
+  few, many = (
+    optimal_rates.solve(_population([0.9, 0.5, 0.2], k), p)
+    for k in (3, 2_000_000_000)
+  )
+  np.testing.assert_array_equal(few.rates, many.rates)
+
+
+def test_rates_of_0_are_certified_as_far_from_the_best():
+  population = _population([0.5, 0.0])
+  p, r = np.full(2, 0.5), np.array([0.5, 0.0])
+  assert optimal_rates.duality_gap(population, p, r) == np.inf
+
+
 def test_clients_without_data_get_nothing():
   population = _population([0.375, 0.0, 0.8, 0.5])
   best = optimal_rates.solve(population, np.array([0.5, 0, 0.5, 0]))
@@ -261,7 +283,9 @@ class _Other:
     (lambda: _population([0.5, np.nan]), 'q must hold numbers in'),
     (lambda: _population([]), 'N >= 1'),
     (lambda: _population([0.5], 1.5), 'whole numbers'),
+    (lambda: _population([0.5], 2.0), 'whole numbers'),
     (lambda: _population([0.5], 1, [1.0], [0.5]), 'sum to 1'),
+    (lambda: _population([0.5], 1, [1.0], [1.000004]), 'sum to 1'),
     (lambda: _population([0.5], 1, [1.0, 1.0], [1.0]), 'each kind of round'),
     (
       lambda: optimal_rates.solve(_population([0.5, 0.5]), np.ones(3) / 3),
@@ -294,6 +318,20 @@ class _Other:
         availability.always(2), lambda t: 1, np.full(2, 0.5)
       ),
       'the constraint is a function',
+    ),
+    (
+      lambda: optimal_rates.population_of(
+        availability.Independent(np.ones(2), np.array([1.0, 0.0])),
+        communication.MarkovLink(4, 0, 1.0, 1.0),
+      ),
+      'the link turns in every round',
+    ),
+    (
+      lambda: optimal_rates.population_of(
+        availability.Markov(np.array([0.5, 1.0]), np.ones(2)),
+        communication.fixed(1),
+      ),
+      'as client 1 does',
     ),
   ],
 )

@@ -1,6 +1,7 @@
 """Methods side by side: a table and curves over seeds, from runs' files."""
 
 from collections.abc import Iterable, Mapping, Sequence
+import math
 import pathlib
 from typing import Any
 
@@ -13,24 +14,38 @@ import pandas as pd  # noqa: E402
 
 from f3ast_tff import config as config_lib  # noqa: E402
 from f3ast_tff import run_directory  # noqa: E402
+from f3ast_tff.report import frames  # noqa: E402
+from f3ast_tff.report import names  # noqa: E402
 from f3ast_tff.report import run_summary  # noqa: E402
 from f3ast_tff.report import run_tables  # noqa: E402
+from f3ast_tff.report import tables  # noqa: E402
 
 # How each method looks: its name, colour and line.
 STYLES: Mapping[str, tuple[str, str, str]] = {
-  'fedavg': ('FedAvg', run_summary.ORANGE, '--'),
-  'f3ast': ('F3AST', run_summary.BLUE, '-'),
-  'power_of_choice': ('PoC', run_summary.GREY, ':'),
-  'fedadam': ('FedAdam', run_summary.PINK, '--'),
-  'f3ast_adam': ('F3AST+Adam', run_summary.GREEN, '-'),
+  method: (names.METHODS[method], color, line)
+  for method, color, line in (
+    ('fedavg', run_summary.ORANGE, '--'),
+    ('f3ast', run_summary.BLUE, '-'),
+    ('power_of_choice', run_summary.GREY, ':'),
+    ('fedadam', run_summary.PINK, '--'),
+    ('f3ast_adam', run_summary.GREEN, '-'),
+  )
 }
 
-_COLUMNS = {
-  'accuracy': 'test accuracy',
-  'loss': 'test loss',
-  'user_accuracy': 'user accuracy',
-  'user_loss': 'user loss',
-  'sum_of_weights': 'sum of weights',
+# Settings that methods have of their own, so that two methods may differ in
+# them and still be compared.
+_OF_METHOD = {
+  'algorithm',
+  'selection',
+  'server_optimizer',
+  'proximal',
+  'client_learning_rate',
+  'server_learning_rate',
+  'server_epsilon',
+  'beta',
+  'rate_init',
+  'correlation',
+  'num_candidates',
 }
 
 
@@ -49,7 +64,7 @@ def style_of(method: str, place: int) -> tuple[str, str, str]:
     Name, colour and line style of Matplotlib.
   """
   color = _OTHER_COLORS[place % len(_OTHER_COLORS)]
-  return STYLES.get(method, (method, color, '-.'))
+  return STYLES.get(method, (_name(method), color, '-.'))
 
 
 def _in_order(methods: Iterable[str]) -> list[str]:
@@ -70,8 +85,9 @@ def _styles(methods: Iterable[str]) -> dict[str, tuple[str, str, str]]:
 def _labels(all_settings: Sequence[Mapping[str, Any]]) -> list[str]:
   """Returns a name for each run: its method, and in what it differs.
 
-  Runs of one method with different settings, other than the seed, are not
-  seeds of the same thing; the settings that differ become part of the name.
+  Runs with different settings, other than the seed and what belongs to their
+  methods, are not to be compared as if they were alike; the settings that
+  differ become part of the name.
   """
   methods = [config_lib.method_name(settings) for settings in all_settings]
   labels = []
@@ -81,10 +97,19 @@ def _labels(all_settings: Sequence[Mapping[str, Any]]) -> list[str]:
       f'{name}={value}'
       for name, value in settings.items()
       if name != 'seed'
-      and any(other.get(name, value) != value for other in same)
+      and any(
+        other.get(name, value) != value
+        for other in (same if name in _OF_METHOD else all_settings)
+      )
     ]
     labels.append(', '.join([method, *extra]))
   return labels
+
+
+def _name(label: str) -> str:
+  """Returns a label with its method's name as people write it."""
+  method, comma, rest = label.partition(',')
+  return names.METHODS.get(method, method) + comma + rest
 
 
 def _settings(folder: pathlib.Path) -> Mapping[str, Any]:
@@ -105,7 +130,7 @@ def _settings(folder: pathlib.Path) -> Mapping[str, Any]:
 def load(folders: Sequence[pathlib.Path]) -> pd.DataFrame:
   """Returns the metrics of finished runs, with their method and seed."""
   all_settings = [_settings(folder) for folder in folders]
-  frames = []
+  runs = []
   for folder, settings, label in zip(
     folders, all_settings, _labels(all_settings)
   ):
@@ -114,33 +139,48 @@ def load(folders: Sequence[pathlib.Path]) -> pd.DataFrame:
         f'{folder} is a run on sample data, not a result; leave it out.'
       )
     metrics = run_tables.with_recent_weights(
-      run_tables.read(folder / 'metrics.csv', ('round', *_COLUMNS)),
+      run_tables.read(folder / 'metrics.csv', ('round', *names.METRICS)),
       run_tables.read(folder / 'rounds.csv', ('round', 'sum_of_weights')),
-      run_summary.LAST_ROUNDS,
     )
-    frames.append(metrics.assign(algorithm=label, seed=settings['seed']))
-  return pd.concat(frames, ignore_index=True)
+    runs.append(metrics.assign(algorithm=label, seed=settings['seed']))
+  return pd.concat(runs, ignore_index=True)
+
+
+def _by_seed(metrics: pd.DataFrame) -> pd.DataFrame:
+  """Returns a run's means over its last rounds, by method and seed.
+
+  A run that diverged has none: NaN.
+  """
+  values = {}
+  for place, run in metrics.groupby(['algorithm', 'seed']):
+    late = run_tables.last_rounds(run)[list(names.METRICS)]
+    values[place] = late.mean(skipna=False)
+    # Each is a mean over the rounds before it already.
+    values[place]['sum_of_weights'] = late['sum_of_weights'].iloc[-1]
+  return pd.DataFrame(values).T.rename_axis(['algorithm', 'seed'])
 
 
 def table(metrics: pd.DataFrame) -> pd.DataFrame:
   """Returns mean and standard deviation over seeds, one row per method.
 
-  A seed's value is its mean over `run_summary.last_rounds`; the sum of weights
+  A seed's value is its mean over `run_tables.last_rounds`; the sum of weights
   stands beside the accuracy because it acts as a server learning rate.
 
   Args:
     metrics: From `load`.
 
   Returns:
-    Columns (metric, mean or sd), and the number of seeds.
+    Columns (metric, mean or std), and the number of seeds; NaN where a run of
+    one seed diverged.
   """
-  late = run_summary.last_rounds(metrics)
-  seeds = late.groupby(['algorithm', 'seed'])
-  by_seed = seeds[list(_COLUMNS)].mean()
-  # Each is a mean over the rounds before it already.
-  by_seed['sum_of_weights'] = seeds['sum_of_weights'].last()
-  by_method = by_seed.groupby('algorithm')
-  result = by_method.agg(['mean', 'std'])
+  by_method = _by_seed(metrics).groupby('algorithm')
+  rows = {
+    method: pd.concat({
+      'mean': seeds.mean(skipna=False), 'std': seeds.std(skipna=False)
+    }).swaplevel()
+    for method, seeds in by_method
+  }
+  result = pd.DataFrame(rows).T
   result['seeds'] = by_method.size()
   return result.loc[_in_order(result.index)]
 
@@ -155,46 +195,47 @@ def differences(metrics: pd.DataFrame) -> list[str]:
     metrics: From `load`.
 
   Returns:
-    One line per pair of methods that is there.
+    One line per pair of methods that is there with equal settings and a seed.
   """
-  late = run_summary.last_rounds(metrics)
-  by_seed = late.groupby(['algorithm', 'seed'])['accuracy'].mean()
-  methods = by_seed.index.unique('algorithm')
+  accuracy = _by_seed(metrics)['accuracy']
+  labels = accuracy.index.unique('algorithm')
   lines = []
-  for ours, baseline in (('f3ast', 'fedavg'), ('f3ast_adam', 'fedadam')):
-    if ours in methods and baseline in methods:
-      gain = (by_seed[ours] - by_seed[baseline]).dropna()
-      several = f' ± {gain.std():.3f} ({len(gain)} seeds)'
-      lines.append(
-        f'{STYLES[ours][0]} - {STYLES[baseline][0]}, test accuracy by seed: '
-        f'{gain.mean():+.3f}{several if len(gain) > 1 else " (one seed)"}'
+  for ours, baseline in names.PAIRS:
+    for label in labels:
+      method, comma, rest = label.partition(',')
+      other = baseline + comma + rest
+      if method != ours or other not in labels:
+        continue
+      gain = frames.paired_differences(accuracy[label], accuracy[other])
+      if gain.empty:
+        continue
+      what = (
+        f'{names.METHODS[ours]} - {names.METHODS[baseline]}{comma}{rest}, test '
+        'accuracy by seed: '
       )
+      if gain.isna().any():
+        lines.append(f'{what}a run diverged')
+      elif len(gain) == 1:
+        lines.append(f'{what}{gain.mean():+.3f} (one seed)')
+      else:
+        lines.append(
+          f'{what}{gain.mean():+.3f} ± {gain.std():.3f} ({len(gain)} seeds)'
+        )
   return lines
 
 
 def markdown(summary: pd.DataFrame) -> str:
   """Returns the table as Markdown that also reads well as plain text."""
-  header = ['method', *_COLUMNS.values(), 'seeds']
-  rows = []
-  for algorithm, row in summary.iterrows():
+  rows = [['method', *names.METRICS.values(), 'seeds']]
+  for label, row in summary.iterrows():
     num_seeds = int(row['seeds'].iloc[0])
-    cells = [f'{row[(column, "mean")]:.3f}' for column in _COLUMNS]
-    if num_seeds > 1:
-      cells = [
-        f'{cell} ± {row[(column, "std")]:.3f}'
-        for cell, column in zip(cells, _COLUMNS)
-      ]
-    rows.append([style_of(algorithm, 0)[0], *cells, str(num_seeds)])
-  widths = [
-    max(len(row[i]) for row in (header, *rows)) for i in range(len(header))
-  ]
-
-  def line(cells: Sequence[str]) -> str:
-    padded = (cell.ljust(width) for cell, width in zip(cells, widths))
-    return '| ' + ' | '.join(padded) + ' |'
-
-  rule = '|' + '|'.join('-' * (width + 2) for width in widths) + '|'
-  return '\n'.join([line(header), rule, *map(line, rows)]) + '\n'
+    cells = []
+    for column in names.METRICS:
+      mean, std = row[(column, 'mean')], row[(column, 'std')]
+      several = f' ± {std:.3f}' if num_seeds > 1 else ''
+      cells.append('diverged' if math.isnan(mean) else f'{mean:.3f}{several}')
+    rows.append([_name(label), *cells, str(num_seeds)])
+  return tables.aligned(rows) + '\n'
 
 
 def draw(metrics: pd.DataFrame, title: str, path: pathlib.Path) -> None:
@@ -224,5 +265,5 @@ def draw(metrics: pd.DataFrame, title: str, path: pathlib.Path) -> None:
   seeds = 'one seed' if num_seeds == 1 else f'mean and sd of {num_seeds} seeds'
   figure.suptitle(f'{title}, {seeds}')
   for ending in ('.png', '.svg'):
-    figure.savefig(path.with_suffix(ending), dpi=150)
+    figure.savefig(f'{path}{ending}', dpi=150)
   plt.close(figure)

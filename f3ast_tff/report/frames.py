@@ -9,7 +9,7 @@ import pandas as pd
 
 from f3ast_tff.report import names
 from f3ast_tff.report import results
-from f3ast_tff.report import run_summary
+from f3ast_tff.report import run_tables
 
 _KEY_FIELDS = [field.name for field in dataclasses.fields(results.Key)]
 _METRICS = list(names.METRICS)
@@ -37,9 +37,24 @@ def curves(found: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
   return pd.concat(frames, ignore_index=True) if frames else empty
 
 
+def _unsteadiness(tests: pd.Series) -> float:
+  """Returns the standard deviation of a test, whatever the trend.
+
+  Two tests that scatter independently about a line with a standard deviation
+  s differ by s times the square root of 2, and by the line's slope.
+
+  Args:
+    tests: The values, in order.
+
+  Returns:
+    The standard deviation; NaN for fewer than three.
+  """
+  return float(tests.diff().iloc[1:].std(skipna=False) / math.sqrt(2))
+
+
 def _row(result: Mapping[str, Any]) -> dict[str, Any]:
   metrics = pd.DataFrame(result['metrics'])
-  late, end = run_summary.last_rounds(metrics), metrics.iloc[-1]
+  late, end = run_tables.last_rounds(metrics), metrics.iloc[-1]
   settings, key = result['settings'], results.Key(**result['cell'])
   return {
     'name': key.name,
@@ -47,9 +62,9 @@ def _row(result: Mapping[str, Any]) -> dict[str, Any]:
     **result['cell'],
     # With NaN if one of them is: a run that diverged has no mean.
     **late[_METRICS].mean(skipna=False).to_dict(),
-    # Is a mean over the last 100 rounds already.
+    # Is a mean over these rounds already.
     'sum_of_weights': end['sum_of_weights'],
-    'unsteadiness': late['accuracy'].std(),
+    'unsteadiness': _unsteadiness(late['accuracy']),
     'final_accuracy': end['accuracy'],
     'final_loss': end['loss'],
     'mean_sum_of_weights': result['mean_sum_of_weights'],
@@ -85,16 +100,15 @@ _ROW_FIELDS = [
 
 
 def values(found: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
-  """Returns a row per cell: its means over `last_rounds`, and more.
+  """Returns a row per cell: its means over `run_tables.last_rounds`, and more.
 
   Args:
     found: From `results.read_all`.
 
   Returns:
     The cell's `name` and `group`; a column per field of `Key` and per metric;
-    `unsteadiness` is the standard deviation of the accuracy from test to test
-    in these rounds, and `final_...` the last test, which is on all test
-    data.
+    `unsteadiness` is by how much the accuracy of these tests scatters about
+    its trend, and `final_...` the last test, which is on all test data.
   """
   return pd.DataFrame([_row(result) for result in found], columns=_ROW_FIELDS)
 
@@ -107,3 +121,17 @@ def by_seed(values_: pd.DataFrame, key: results.Key, metric: str) -> pd.Series:
     index=values_['seed'].to_numpy(int)[is_it],
   )
   return found.sort_index()
+
+
+def paired_differences(ours: pd.Series, other: pd.Series) -> pd.Series:
+  """Returns what two results differ by in the seeds that both have.
+
+  Args:
+    ours: By seed.
+    other: By seed.
+
+  Returns:
+    The differences; NaN, not left out, where a run diverged.
+  """
+  seeds = ours.index.intersection(other.index)
+  return ours[seeds] - other[seeds]

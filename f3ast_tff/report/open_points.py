@@ -83,7 +83,7 @@ def _uneven(values: pd.DataFrame) -> str:
         )
         for avail in ('uneven', 'always')
       )
-      differences += (uneven - always).dropna().abs().tolist()
+      differences += frames.paired_differences(uneven, always).abs().tolist()
   if not differences:
     return _NOT_RUN
   return (
@@ -102,7 +102,7 @@ def _form_of_h(values: pd.DataFrame) -> str:
       )
       for v in (variant, '')
     )
-    change = (other - ours).dropna()
+    change = frames.paired_differences(other, ours)
     if not change.empty:
       texts.append(
         f'{names.METHODS[method]} {change.mean():+.3f} ({len(change)} seeds)'

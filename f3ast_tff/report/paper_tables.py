@@ -14,13 +14,13 @@ from f3ast_tff.report import design
 from f3ast_tff.report import frames
 from f3ast_tff.report import names
 from f3ast_tff.report import results
-from f3ast_tff.report import run_summary
+from f3ast_tff.report import run_tables
 from f3ast_tff.report import tables
 
 _BASELINES = dict(names.PAIRS)
 _HOW = (
   'Ours: mean ± standard deviation over seeds [number of seeds], a seed '
-  f'being its mean over the last {run_summary.LAST_ROUNDS} rounds (the last '
+  f'being its mean over the last {run_tables.LAST_ROUNDS} rounds (the last '
   'third of shorter runs)'
 )
 _GAIN = '; in parentheses the relative gain over FedAvg or FedAdam.'
@@ -143,7 +143,7 @@ def _difference(
   values: pd.DataFrame, ours: results.Key, other: results.Key, metric: str
 ) -> tables.Measured:
   pair = [frames.by_seed(values, key, metric) for key in (ours, other)]
-  return tables.measured((pair[0] - pair[1]).dropna(), signed=True)
+  return tables.measured(frames.paired_differences(*pair), signed=True)
 
 
 def _k_sweep(values: pd.DataFrame) -> tables.Table:

@@ -14,7 +14,6 @@ from typing import Any, Optional
 
 from f3ast_tff import run_directory
 from f3ast_tff.report import names
-from f3ast_tff.report import run_summary
 from f3ast_tff.report import run_tables
 
 
@@ -105,7 +104,6 @@ def from_run(folder: pathlib.Path, key: Key, command: str) -> dict[str, Any]:
   metrics = run_tables.with_recent_weights(
     run_tables.read(folder / 'metrics.csv', ('round', *_METRICS)),
     rounds,
-    run_summary.LAST_ROUNDS,
   )
   timing = run_tables.read(folder / 'timing.csv', ('round', 'train_seconds'))
   seconds = timing.filter(like='_seconds').to_numpy().sum()

@@ -9,30 +9,15 @@ matplotlib.use('Agg')
 
 import matplotlib.pyplot as plt  # noqa: E402
 import numpy as np  # noqa: E402
-import pandas as pd  # noqa: E402
 
 from f3ast_tff import config as config_lib  # noqa: E402
 from f3ast_tff import run_directory  # noqa: E402
 from f3ast_tff.report import run_tables  # noqa: E402
 
-# One round's accuracy is noise; so a mean of these, or of the last third of a
-# run that is shorter than three times as many.
-LAST_ROUNDS = 100
-
 # Okabe and Ito's colours, which people with any colour vision can tell apart.
 BLUE, ORANGE, GREEN, PINK, GREY = (
   '#0072B2', '#D55E00', '#009E73', '#CC79A7', '#555555'
 )
-
-
-def last_rounds(metrics: pd.DataFrame) -> pd.DataFrame:
-  """Returns the rows of the last rounds: 100, or a third if that is less."""
-  num_rounds = int(metrics['round'].max())
-  return metrics[metrics['round'] > num_rounds - _num_last(num_rounds)]
-
-
-def _num_last(num_rounds: int) -> int:
-  return min(LAST_ROUNDS, max(1, num_rounds // 3))
 
 
 def draw(folder: pathlib.Path, dataset_name: str) -> None:
@@ -92,15 +77,15 @@ def text(folder: pathlib.Path, dataset_name: str, seconds: float) -> str:
     for name in ('metrics', 'rounds', 'timing')
   )
   settings = run_directory.read_config(folder)['settings']
-  end, late = metrics.iloc[-1], last_rounds(metrics)
+  end, late = metrics.iloc[-1], run_tables.last_rounds(metrics)
   per_round = 1000 * timing['train_seconds'].median()
-  late_rounds = last_rounds(rounds)
+  late_rounds = run_tables.last_rounds(rounds)
   lines = [
     f'{config_lib.method_name(settings)} on {dataset_name}, '
     f'{settings["avail"]}, seed '
     f'{settings["seed"]}: {settings["rounds"]} rounds',
     f'                    at the end   mean of the last '
-    f'{_num_last(settings["rounds"])} rounds',
+    f'{run_tables.num_last(settings["rounds"])} rounds',
     *(
       f'  {name:<16}  {end[column]:10.4f}   {late[column].mean():10.4f}'
       for name, column in (

@@ -10,6 +10,21 @@ import pandas as pd
 
 from f3ast_tff import run_directory
 
+# One round's accuracy is noise; so a mean of these, or of the last third of a
+# run that is shorter than three times as many.
+LAST_ROUNDS = 100
+
+
+def num_last(num_rounds: int) -> int:
+  """Returns how many rounds at the end of a run count."""
+  return min(LAST_ROUNDS, max(1, num_rounds // 3))
+
+
+def last_rounds(table: pd.DataFrame) -> pd.DataFrame:
+  """Returns the rows of a run's last rounds: 100, or a third if it is less."""
+  num_rounds = int(table['round'].max())
+  return table[table['round'] > num_rounds - num_last(num_rounds)]
+
 
 def read(path: pathlib.Path, columns: Sequence[str]) -> pd.DataFrame:
   """Reads a table of numbers.
@@ -91,23 +106,23 @@ def examples_trained(
 
 
 def with_recent_weights(
-  metrics: pd.DataFrame, rounds: pd.DataFrame, window: int
+  metrics: pd.DataFrame, rounds: pd.DataFrame
 ) -> pd.DataFrame:
   """Returns metrics with the mean sum of weights up to each test.
 
   Args:
     metrics: The table of tests.
     rounds: The table of rounds.
-    window: Over how many rounds; one round's sum of weights is noise.
 
   Returns:
-    The metrics with another column `sum_of_weights`.
+    The metrics with another column `sum_of_weights`: the mean over `num_last`
+    rounds, so that the last test has that of `last_rounds`.
 
   Raises:
     RunDirectoryError: If a test is of a round that is not there.
   """
   sums = rounds.set_index('round')['sum_of_weights']
-  recent = sums.rolling(window, 1).mean()
+  recent = sums.rolling(num_last(int(sums.index.max())), 1).mean()
   if not metrics['round'].isin(recent.index).all():
     raise run_directory.RunDirectoryError(
       'A run has a test in metrics.csv of a round that its rounds.csv does not '

@@ -134,17 +134,28 @@ def _flat_header(table: Table) -> list[str]:
   return [f'{o}: {h}' if o else h for o, h in zip(over, table.header)]
 
 
-def markdown(table: Table) -> str:
-  """Returns the table as Markdown that also reads well as plain text."""
-  rows = [_flat_header(table), *(list(map(text, row)) for row in table.rows)]
+def aligned(rows: Sequence[Sequence[str]]) -> str:
+  """Returns Markdown that also reads well as plain text.
+
+  Args:
+    rows: The cells; the first row is the header.
+
+  Returns:
+    The lines, without a line break after the last.
+  """
   rows = [[cell.replace('|', '\\|') for cell in row] for row in rows]
   widths = [max(map(len, column)) for column in zip(*rows)]
   lines = [
     '| ' + ' | '.join(map(str.ljust, row, widths)) + ' |' for row in rows
   ]
   rule = '|' + '|'.join('-' * (width + 2) for width in widths) + '|'
-  lines.insert(1, rule)
-  return '\n'.join([f'**{table.title}**', '', *lines, '', table.note, ''])
+  return '\n'.join([lines[0], rule, *lines[1:]])
+
+
+def markdown(table: Table) -> str:
+  """Returns the table as Markdown, with its title and note."""
+  rows = [_flat_header(table), *(list(map(text, row)) for row in table.rows)]
+  return f'**{table.title}**\n\n{aligned(rows)}\n\n{table.note}\n'
 
 
 _LATEX = str.maketrans({

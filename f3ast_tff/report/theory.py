@@ -12,14 +12,11 @@ import matplotlib.pyplot as plt  # noqa: E402
 import numpy as np  # noqa: E402
 import pandas as pd  # noqa: E402
 
+from f3ast_tff.report import names  # noqa: E402
 from f3ast_tff.report import run_summary  # noqa: E402
 
 NAMES: Mapping[str, str] = {
-  'always': 'Always',
-  'scarce': 'Scarce',
-  'home_devices': 'Home-devices',
-  'smartphones': 'Smartphones',
-  'uneven': 'Uneven',
+  **names.AVAILS,
   'markov': 'Markov',
   'two_groups': 'Two groups',
 }

@@ -5,6 +5,7 @@ import math
 
 from f3ast_tff.report import claims as claims_lib
 from f3ast_tff.report import names
+from f3ast_tff.report import run_tables
 from f3ast_tff.report import tables
 
 
@@ -60,14 +61,13 @@ def _other_verdicts(claims: Sequence[claims_lib.Claim]) -> tables.Table:
     if claim.topic == 'tables':
       continue
     found = claim.found
-    difference = (claim.ours - claim.other).dropna()
     rows.append([
       claim.topic,
       f'{names.DATASETS[claim.dataset]}, {claim.preset}',
       claim.where,
       claim.text,
       claims_lib.verdict(found),
-      tables.measured(difference, signed=True),
+      tables.measured(claim.differences, signed=True),
       _p(found.p),
       f'{found.wins} of {found.seeds}',
     ])
@@ -75,8 +75,10 @@ def _other_verdicts(claims: Sequence[claims_lib.Claim]) -> tables.Table:
   return tables.Table(
     'verdicts-other',
     'Does the claim hold? Heterogeneity, number of clients, curves, controls',
-    'By a paired t-test across seeds, as above. Steadiness is the standard '
-    'deviation of the accuracy from test to test in the last 100 rounds.'
+    'By a paired t-test across seeds, as above. Steadiness: the standard '
+    'deviation of what the accuracy changes by from test to test, divided by '
+    f'the root of 2, in the last {run_tables.LAST_ROUNDS} rounds (the last '
+    'third of shorter runs). Learning itself does not count in it.'
     f'{absent}',
     [
       'about',
@@ -106,7 +108,7 @@ def _all_claims(claims: Sequence[claims_lib.Claim]) -> tables.Table:
       claim.metric,
       claim.text,
       claims_lib.verdict(found),
-      tables.measured((claim.ours - claim.other).dropna(), signed=True),
+      tables.measured(claim.differences, signed=True),
       tables.Printed(claim.paper, 3),
       _p(found.p),
       f'{found.wins} of {found.seeds}',

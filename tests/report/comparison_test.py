@@ -9,10 +9,10 @@ import pytest
 from f3ast_tff.report import comparison
 
 
-def _run(folder, algorithm, seed, accuracy, weights):
+def _run(folder, algorithm, seed, accuracy, weights, **settings):
   """Writes the files of a run: 200 rounds, tested every 50."""
   folder.mkdir()
-  settings = {'algorithm': algorithm, 'seed': seed}
+  settings |= {'algorithm': algorithm, 'seed': seed}
   (folder / 'config.json').write_text(json.dumps({'settings': settings}))
   tested = [50, 100, 150, 200]
   columns = {'round': tested, 'accuracy': accuracy}
@@ -39,7 +39,7 @@ def metrics(tmp_path):
 def test_table_by_hand(metrics):
   table = comparison.table(metrics)
   assert table.index.tolist() == ['fedavg', 'f3ast']
-  # Last 100 rounds: .5 and .7, mean .6, sample sd .1414.
+  # Last 66 rounds: .5 and .7, mean .6, sample sd .1414.
   assert table.loc['fedavg', ('accuracy', 'mean')] == pytest.approx(0.6)
   assert table.loc['fedavg', ('accuracy', 'std')] == pytest.approx(0.02**0.5)
   assert table.loc['f3ast', ('sum_of_weights', 'mean')] == pytest.approx(0.5)
@@ -68,6 +68,56 @@ def test_differences_are_paired_by_seed(tmp_path):
   ]
 
 
+def test_runs_under_other_conditions_are_not_taken_for_a_pair(tmp_path):
+  runs = [
+    _run(tmp_path / 'a', 'fedavg', 0, [0, 0, 0.5, 0.5], 1.0, avail='always'),
+    _run(tmp_path / 'b', 'f3ast', 0, [0, 0, 0.7, 0.7], 1.0, avail='scarce'),
+  ]
+  metrics = comparison.load(runs)
+  assert comparison.differences(metrics) == []
+  text = comparison.markdown(comparison.table(metrics))
+  assert '| FedAvg, avail=always |' in text
+  assert '| F3AST, avail=scarce  |' in text
+  runs.append(
+    _run(
+      tmp_path / 'c', 'fedavg', 0, [0, 0, 0.6, 0.6], 1.0,
+      avail='scarce', beta=9.0,  # A method's own setting may differ.
+    )
+  )
+  (line,) = comparison.differences(comparison.load(runs))
+  assert line == (
+    'F3AST - FedAvg, avail=scarce, test accuracy by seed: +0.100 (one seed)'
+  )
+
+
+def test_a_shorter_run_is_not_left_out(tmp_path):
+  short = _run(tmp_path / 'a', 'fedavg', 0, [0, 0.2, 0.5, 0.7], 1.0, rounds=150)
+  for name in ('metrics', 'rounds'):
+    table = pd.read_csv(short / f'{name}.csv')
+    table[table['round'] <= 150].to_csv(short / f'{name}.csv', index=False)
+  metrics = comparison.load(
+    [short, _run(tmp_path / 'b', 'f3ast', 0, [0, 0, 0, 0.9], 1.0, rounds=200)]
+  )
+  table = comparison.table(metrics)
+  # The last 50 of 150 and the last 66 of 200 rounds: one test and two.
+  assert table.loc['fedavg, rounds=150', ('accuracy', 'mean')] == 0.5
+  assert table.loc['f3ast, rounds=200', ('accuracy', 'mean')] == 0.45
+
+
+def test_a_run_that_diverged_is_not_averaged_away(tmp_path):
+  nan = float('nan')
+  metrics = comparison.load([
+    _run(tmp_path / 'a', 'fedavg', 0, [0, 0, 0.5, 0.5], 1.0),
+    _run(tmp_path / 'b', 'fedavg', 1, [0, 0, nan, 0.7], 1.0),
+    _run(tmp_path / 'c', 'f3ast', 0, [0, 0, 0.5, 0.5], 1.0),
+    _run(tmp_path / 'd', 'f3ast', 1, [0, 0, 0.5, 0.5], 1.0),
+  ])
+  lines = comparison.markdown(comparison.table(metrics)).splitlines()
+  assert 'diverged' in lines[2] and 'diverged' not in lines[3]
+  (difference,) = comparison.differences(metrics)
+  assert difference.endswith('a run diverged')
+
+
 def test_sample_data_are_no_result(tmp_path):
   folder = _run(tmp_path / 'a', 'fedavg', 0, [0, 0, 1, 1], 1.0)
   settings = {'algorithm': 'fedavg', 'seed': 0, 'data_source': 'sample'}
@@ -77,9 +127,9 @@ def test_sample_data_are_no_result(tmp_path):
 
 
 def test_draw_writes_both_formats(metrics, tmp_path):
-  comparison.draw(metrics, 'title', tmp_path / 'curves')
-  assert (tmp_path / 'curves.png').stat().st_size > 5000
-  assert '<svg' in (tmp_path / 'curves.svg').read_text()
+  comparison.draw(metrics, 'title', tmp_path / 'alpha-0.5')
+  assert (tmp_path / 'alpha-0.5.png').stat().st_size > 5000
+  assert '<svg' in (tmp_path / 'alpha-0.5.svg').read_text()
 
 
 if __name__ == '__main__':

@@ -3,6 +3,8 @@
 import math
 import sys
 
+import numpy as np
+import pandas as pd
 import pytest
 
 from f3ast_tff.report import frames
@@ -12,18 +14,40 @@ from tests import fake_results
 _KEY = results.Key('paper', 'synthetic', 'scarce', 'f3ast', 'alpha=0.5', 2)
 
 
-def test_values_are_means_over_the_last_100_rounds():
+def test_values_are_means_over_the_last_rounds():
   result = fake_results.result(_KEY)
-  # Tested in rounds 50, 100, 150 and 200.
+  # Tested in rounds 50, 100, 150 and 200; the last 66 rounds count.
   result['metrics']['accuracy'] = [0.0, 0.0, 0.4, 0.6]
   result['metrics']['sum_of_weights'] = [2.0, 2.0, 1.5, 1.0]
   row = frames.values([result]).iloc[0]
   assert row['name'] == _KEY.name and row['variant'] == 'alpha=0.5'
   assert row['accuracy'] == pytest.approx(0.5)
   assert row['final_accuracy'] == 0.6
-  # Each is a mean over 100 rounds already, so that the last one counts.
+  # Each is a mean over 66 rounds already, so that the last one counts.
   assert row['sum_of_weights'] == 1.0
-  assert row['unsteadiness'] == pytest.approx(0.02**0.5)  # Of .4 and .6.
+
+
+@pytest.mark.parametrize('slope', [0.0, 0.1, -0.2])
+def test_unsteadiness_is_the_scatter_about_the_trend(slope):
+  result = fake_results.result(_KEY, rounds=400)
+  scatter = np.random.default_rng(0).normal(0, 0.03, 4000)
+  result['metrics'] = {
+    name: [1.0] * 4000 for name in result['metrics']
+  }
+  # All of them in the last 100 rounds.
+  result['metrics']['round'] = np.linspace(301, 400, 4000)
+  result['metrics']['accuracy'] = slope * np.linspace(0, 1, 4000) + scatter
+  row = frames.values([result]).iloc[0]
+  # With 4,000 tests the estimate is within 5 % with near certainty.
+  assert row['unsteadiness'] == pytest.approx(0.03, rel=0.05)
+
+
+def test_a_run_that_diverged_has_no_steadiness():
+  result = fake_results.result(_KEY)
+  tests = [110, 140, 170, 200]
+  result['metrics'] = {name: [1.0] * 4 for name in result['metrics']}
+  result['metrics'] |= {'round': tests, 'accuracy': [0.1, math.nan, 0.1, 0.2]}
+  assert math.isnan(frames.values([result]).iloc[0]['unsteadiness'])
 
 
 def test_a_test_that_is_nan_makes_the_mean_nan():
@@ -54,6 +78,14 @@ def test_by_seed_has_all_seeds_of_the_cell_and_no_other():
   )
   assert by_seed.index.tolist() == [0, 1, 2]
   assert by_seed.tolist() == pytest.approx([0.1, 0.2, 0.3])
+
+
+def test_differences_are_of_the_seeds_that_both_have():
+  ours = pd.Series([1.0, math.nan, 3.0], index=[0, 1, 2])
+  other = pd.Series([9.0, 1.0, 1.0], index=[3, 2, 1])
+  differences = frames.paired_differences(ours, other)
+  assert differences.sort_index().index.tolist() == [1, 2]
+  assert math.isnan(differences[1]) and differences[2] == 2.0
 
 
 def test_no_results_have_the_same_columns():

@@ -59,8 +59,9 @@ def test_from_run_to_file_and_back(tmp_path):
   result = results.from_run(folder, _KEY, 'python -m x')
   assert result['wall_seconds'] == pytest.approx(30)
   assert result['mean_sum_of_weights'] == 1.5
-  # Means of the last 100 rounds: 2 up to round 100, then half and half.
-  assert result['metrics']['sum_of_weights'] == [2.0, 2.0, 1.5, 1.0]
+  # Means of 66 rounds, a third: 2 up to round 100; of those up to round 150,
+  # 16 are 2 and 50 are 1.
+  assert result['metrics']['sum_of_weights'] == [2.0, 2.0, 1.24242, 1.0]
   assert result['rounds_with_fewer_than_k'] == 5
   assert (result['empty_rounds'], result['updates_left_out']) == (2, 1)
   results.write(tmp_path / 'results', result)

@@ -44,14 +44,25 @@ def test_what_is_wrong_with_a_table_is_said(content, reason, tmp_path):
 
 
 def test_the_weights_of_recent_rounds():
-  metrics = pd.DataFrame({'round': [2, 4]})
+  metrics = pd.DataFrame({'round': [2, 9]})
   rounds = pd.DataFrame({
-    'round': [1, 2, 3, 4], 'sum_of_weights': [1.0, 2.0, 3.0, 6.0]
+    'round': range(1, 10),
+    'sum_of_weights': [1.0, 2.0, 9.0, 9.0, 9.0, 9.0, 2.0, 3.0, 6.0],
   })
-  table = run_tables.with_recent_weights(metrics, rounds, 3)
+  table = run_tables.with_recent_weights(metrics, rounds)
+  # The last third, as of all other metrics.
   assert table['sum_of_weights'].tolist() == [1.5, 11 / 3]
   with pytest.raises(run_directory.RunDirectoryError, match='does not have'):
-    run_tables.with_recent_weights(metrics, rounds[:3], 3)
+    run_tables.with_recent_weights(metrics, rounds[:8])
+
+
+@pytest.mark.parametrize(
+  'num_rounds, first', [(1, 1), (2, 2), (60, 41), (300, 201), (500, 401)]
+)
+def test_the_last_100_rounds_or_the_last_third(num_rounds, first):
+  rounds = pd.DataFrame({'round': range(1, num_rounds + 1)})
+  late = run_tables.last_rounds(rounds)['round']
+  assert (late.min(), late.max()) == (first, num_rounds)
 
 
 if __name__ == '__main__':
