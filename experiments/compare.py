@@ -33,7 +33,13 @@ def main(argv: Sequence[str]) -> None:
         f'The runs are of different tasks ({", ".join(sorted(map(str, tasks)))}'
         '); compare runs of one task.'
       )
-    print(report(folders, _TITLE.value, cli.here(_OUTPUT.value)))
+    output = cli.here(_OUTPUT.value)
+    if not output.parent.is_dir():
+      raise ValueError(
+        f'There is no folder {output.parent} for the picture; make it, or name '
+        'another --output.'
+      )
+    print(report(folders, _TITLE.value, output))
 
 
 def report(

@@ -114,7 +114,11 @@ def _begun_with_other_code(
 
 
 def _last_line(log: pathlib.Path) -> str:
-  lines = [line for line in log.read_text().splitlines() if line.strip()]
+  try:
+    text = log.read_text(errors='replace')
+  except OSError as error:
+    return f'its log cannot be read ({error}).'
+  lines = [line for line in text.splitlines() if line.strip()]
   return lines[-1].strip() if lines else 'it printed nothing'
 
 

@@ -198,6 +198,12 @@ class Config:
         )
     released.parse(self.protocol)
     constraint = communication.parse(self.clients_per_round)
+    chosen = self.selection or ALGORITHMS[self.algorithm].selection
+    if chosen == 'power_of_choice' and self.num_candidates < constraint.maximum:
+      raise ValueError(
+        f'num_candidates must be at least K for Power-of-Choice, but it is '
+        f'{self.num_candidates} and K is up to {constraint.maximum}.'
+      )
     if constraint.maximum == 0:
       raise ValueError(
         'clients_per_round is 0 in every round, so nobody would ever train; '

@@ -186,7 +186,8 @@ def from_client_work(
 
   Args:
     work: A `ClientWorkProcess` that gives a finite update the weight 1 and one
-      that is not finite the weight 0, as TFF's do with uniform weighting.
+      that is not finite the weight 0, as TFF's do with uniform weighting. The
+      update of a client without examples is left out here.
     initial_weights: A computation that returns the model weights to start at.
     num_clients: N.
 
@@ -196,9 +197,12 @@ def from_client_work(
   dataset_type = work.next.type_signature.parameter[2].member
   update_type = work.next.type_signature.result.result.member.update
 
-  @tff.tensorflow.computation(update_type, np.float32, np.int32, np.float32)
-  def weigh(update, update_weight, index, weight):
-    counts = update_weight > 0
+  @tff.tensorflow.computation(
+    dataset_type, update_type, np.float32, np.int32, np.float32
+  )
+  def weigh(examples, update, update_weight, index, weight):
+    num_batches = examples.take(1).reduce(0, lambda n, _: n + 1)
+    counts = (update_weight > 0) & (num_batches > 0)
     return contribution_of(update, counts, index, weight, (), num_clients)
 
   def contribute(state, weights, participants):
@@ -206,6 +210,7 @@ def from_client_work(
     contributions = tff.federated_map(
       weigh,
       (
+        participants.examples,
         output.result.update,
         output.result.update_weight,
         participants.index,

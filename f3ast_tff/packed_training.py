@@ -129,24 +129,38 @@ def check_loss_is_weighted_mean(
     model: The model.
     layout: The layout of its examples, with fields x and y.
   """
-  with tf.Graph().as_default(), tf.compat.v1.Session() as session:
-    ones = {
-      name: tf.ones([4, *shape], tf.dtypes.as_dtype(np.dtype(kind)))
+
+  def some_weights(initial):
+    # A model that starts at zeros tells no two rows apart.
+    noise = np.cos(np.arange(np.size(initial))).reshape(np.shape(initial))
+    return tf.constant(initial + 0.1 * noise.astype(initial.dtype))
+
+  def loss_of(rows, mask=None):
+    fields = {
+      name: tf.constant(
+        np.stack([np.full(shape, row, np.dtype(kind)) for row in rows])
+      )
       for name, shape, kind in layout.fields
     }
-    weights = tf.nest.map_structure(tf.constant, model.initial_weights)
-    output = model.predict_on_batch(weights, ones['x'], training=False)
-    mask = tf.constant([1.0, 1.0, 1.0, 0.0])
-    of_all = model.loss(output, ones['y'])
-    of_three = model.loss(output, ones['y'], mask)
-    of_all, of_three = session.run([of_all, of_three])
-  # The four rows are equal, so the mean over three of them is that of all.
-  if not np.allclose(of_all, of_three, rtol=1e-4):
-    raise ValueError(
-      'The loss of a model for packed clients must be the mean of the '
-      'per-example losses weighted by sample_weight; this one is '
-      f'{of_all:g} on four equal rows but {of_three:g} when one has weight 0.'
-    )
+    output = model.predict_on_batch(weights, fields['x'], training=False)
+    return model.loss(output, fields['y'], mask)
+
+  with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+    weights = tf.nest.map_structure(some_weights, model.initial_weights)
+    mask = tf.constant([1.0, 1.0, 0.0])
+    # Rows of zeros may be padding to a model, and count for nothing; so each of
+    # the two kinds is once what counts and once what only fills up.
+    pairs = session.run([
+      (loss_of([row, row]), loss_of([row, row, filler], mask))
+      for row, filler in ((1, 0), (0, 1))
+    ])
+  for alone, filled_up in pairs:
+    if not np.allclose(alone, filled_up, rtol=1e-4):
+      raise ValueError(
+        'The loss of a model for packed clients must be the mean of the '
+        'per-example losses weighted by sample_weight; this one is '
+        f'{alone:g} on two rows but {filled_up:g} beside a third of weight 0.'
+      )
 
 
 class Trained(NamedTuple):

@@ -72,6 +72,18 @@ def layout_of(examples: Mapping[str, np.ndarray]) -> Layout:
   )
 
 
+def _check_cast(name: str, given: np.ndarray, kept: np.ndarray) -> None:
+  """Raises a ValueError if the layout's type has lost more than digits."""
+  is_kept = np.can_cast(given.dtype, kept.dtype, 'same_kind')
+  if is_kept and kept.dtype.kind in 'iub':
+    is_kept = np.array_equal(given, kept)
+  if not is_kept:
+    raise ValueError(
+      f'Field {name!r} must fit {kept.dtype.name}, the type of the first '
+      f'client, but one has {given.dtype.name} that does not.'
+    )
+
+
 def to_rows(layout: Layout, examples: Mapping[str, np.ndarray]) -> np.ndarray:
   """Returns the examples as a `uint8` matrix, one row per example."""
   sizes = {name: len(examples[name]) for name, _, _ in layout.fields}
@@ -89,6 +101,7 @@ def to_rows(layout: Layout, examples: Mapping[str, np.ndarray]) -> np.ndarray:
         f'{examples[name].shape[1:]}.'
       )
     records[name] = examples[name]
+    _check_cast(name, examples[name], records[name])
   rows = np.zeros((num_examples, layout.width), np.uint8)
   rows[:, : layout.dtype.itemsize] = records.view(np.uint8).reshape(
     num_examples, layout.dtype.itemsize

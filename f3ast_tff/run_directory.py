@@ -41,7 +41,13 @@ class RunDirectoryError(ValueError):
 
 
 def revision() -> str:
-  """Returns the git revision of the code, '+' when changed, '' if unknown."""
+  """Returns the git revision of the code, '+' when changed, '' if unknown.
+
+  It is the last commit that changed the code, so that runs can go on, and are
+  the same, after a change of a text or another result.
+  """
+  # What computes.
+  code = '--', '.', '../experiments'
   folder = pathlib.Path(__file__).parent
   try:
     commit, changes = (
@@ -54,21 +60,14 @@ def revision() -> str:
         timeout=10,
       ).stdout.strip()
       for arguments in (
-        ('rev-parse', 'HEAD'),
-        # What computes; a report that was written anew changes nothing.
-        (
-          'status',
-          '--porcelain',
-          '--untracked-files=no',
-          '--',
-          ':/f3ast_tff',
-          ':/experiments',
-        ),
+        ('log', '-1', '--format=%H', *code),
+        ('status', '--porcelain', '--untracked-files=no', *code),
       )
     )
   except (OSError, subprocess.SubprocessError):
     return ''
-  return commit + ('+' if changes else '')
+  # An installed package may lie in the repository of something else.
+  return commit and commit + ('+' if changes else '')
 
 
 def versions() -> dict[str, str]:

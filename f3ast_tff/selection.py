@@ -137,9 +137,9 @@ def draw_by_share(
   """Returns k of A_t drawn without replacement with probability p_k."""
   # Efraimidis and Spirakis (2006): the k largest of p_k / Exp(1) are a draw
   # without replacement in which each next client comes with probability p_k
-  # among those left. Clients with p_k = 0 come last.
+  # among those left. Who has no data is never drawn.
   speed = p / rng.standard_exponential(p.size)
-  return top_k(speed, available, k, rng)
+  return top_k(speed, available & (p > 0), k, rng)
 
 
 def proportional(

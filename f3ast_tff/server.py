@@ -239,12 +239,18 @@ class Server:
       if not failures.is_of_the_computation(error):
         raise
       failed = self._failed(cohort, round_num)
-      if not failed:
+      repeated = None
+      if failed:
+        repeated = failures.unless_it_fails(
+          lambda: self._step(self._packed(cohort, round_num, failed))
+        )
+      if repeated is None:
         why = failures.details_of(error)
         raise RoundError(
-          f'Round {round_num} cannot be computed ({why}).'
+          f'Round {round_num} cannot be computed ({why}); if it is too large, '
+          'let fewer clients take part (--clients_per_round).'
         ) from error
-      output = self._step(self._packed(cohort, round_num, failed))
+      output = repeated
     self._state, (self._rates, metrics) = output
     return Round(prepared.available, cohort, metrics, failed)
 

@@ -26,6 +26,7 @@ from f3ast_tff import divergence
 from f3ast_tff import engine as engine_lib
 from f3ast_tff import environment as environment_lib
 from f3ast_tff import evaluation
+from f3ast_tff import failures as failures_lib
 from f3ast_tff import left_out as left_out_lib
 from f3ast_tff import process as process_lib
 from f3ast_tff import run_directory
@@ -47,6 +48,10 @@ _TIMING = (
   'driver_mb',
   'worker_mb',
 )
+
+
+class SettingsError(ValueError):
+  """The settings do not fit the task."""
 
 
 class Progress(NamedTuple):
@@ -130,6 +135,7 @@ def run(
     DivergenceError: If the run has diverged and is to stop.
     RoundError: If a round cannot be computed.
     RunDirectoryError: If the folder's checkpoints are of another run.
+    SettingsError: If the settings do not fit the task.
     WorkerError: If the worker cannot start, or is lost again and again.
   """
   connection: contextlib.AbstractContextManager[Optional[crew_lib.Crew]]
@@ -149,7 +155,10 @@ def _run(
   crew: Optional[crew_lib.Crew],
 ) -> float:
   """Trains, with a crew or without; see `run`."""
-  engine = engine_lib.build(config, task, crew.size if crew else 0)
+  try:
+    engine = engine_lib.build(config, task, crew.size if crew else 0)
+  except ValueError as error:
+    raise SettingsError(str(error)) from error
   test = _Test(
     evaluation.build_evaluator(task.model, task.dataset),
     evaluation.subset(
@@ -179,18 +188,19 @@ def _run(
       break
     except runtime.WorkerStartError:
       raise
-    except runtime.WorkerError as error:
+    except failures_lib.FAILURES as error:
+      why = failures_lib.details_of(error)
       before = newest
       newest = max(checkpoint.rounds(files.checkpoints), default=0)
       failures = failures + 1 if newest == before else 1
       if failures == _WORKER_FAILURES:
         raise runtime.WorkerError(
-          f'{error} That was so {failures} times in a row after round '
+          f'{why} That was so {failures} times in a row after round '
           f'{newest}, from where --resume goes on with {folder}.'
         ) from error
       # All is a pure function of the checkpoint, so that the rounds since then
       # are played again to the same result, and r is stepped once.
-      logging.warning('%s It goes on with a new worker.', error)
+      logging.warning('%s It goes on with a new worker.', why)
   _write_final_files(folder, task.dataset, engine.environment, progress)
   return time.perf_counter() - started
 

@@ -70,7 +70,7 @@ def test_nothing_there(tmp_path):
 
 def test_unfinished_checkpoint_is_not_taken(tmp_path):
   _save(tmp_path, 5, _state(5))
-  (tmp_path / 'round_10.tmp').write_bytes(b'PK')  # A kill while saving.
+  (tmp_path / 'round_10.npz.tmp').write_bytes(b'PK')  # A kill while saving.
   assert checkpoint.rounds(tmp_path) == [5]
   run_directory.remove_unfinished(tmp_path)
   assert [f.name for f in tmp_path.iterdir()] == ['round_5.npz']

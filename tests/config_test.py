@@ -66,6 +66,10 @@ def test_methods_are_called_by_what_they_are(settings, name):
     ({'server_epsilon': -1.0}, 'above 0'),
     ({'rounds': 0}, 'at least 1'),
     ({'num_candidates': 0}, 'at least 1'),
+    (
+      {'algorithm': 'power_of_choice', 'num_candidates': 9},
+      'at least K for Power-of-Choice, but it is 9 and K is up to 10',
+    ),
     ({'proximal': -0.1}, 'at least 0'),
     ({'selection': 'x'}, 'fixed_policy'),
     ({'server_optimizer': 'x'}, 'yogi'),

@@ -85,11 +85,28 @@ def test_deal_gives_every_client_once_and_loads_evenly(sizes, num_hands):
   [
     ({'x': _EXAMPLES['x'][:2], 'y': _EXAMPLES['y']}, 'same number'),
     ({'x': np.zeros((3, 5), np.float32), 'y': _EXAMPLES['y']}, 'shape'),
+    (
+      {'x': _EXAMPLES['x'], 'y': np.array([0.5, 1.0, 2.0])},
+      "Field 'y' must fit int32.*one has float64",
+    ),
+    (
+      {'x': _EXAMPLES['x'], 'y': np.array([1, 2, 2**31 + 5])},
+      "Field 'y' must fit int32.*one has int64",
+    ),
   ],
 )
 def test_bad_examples_are_named(examples, message):
   with pytest.raises(ValueError, match=message):
     packing.to_rows(packing.layout_of(_EXAMPLES), examples)
+
+
+def test_another_type_is_taken_where_nothing_but_digits_is_lost():
+  wide = {
+    'x': _EXAMPLES['x'].astype(np.float64), 'y': _EXAMPLES['y'].astype(int)
+  }
+  np.testing.assert_array_equal(
+    packing.to_rows(_LAYOUT, wide), packing.to_rows(_LAYOUT, _EXAMPLES)
+  )
 
 
 if __name__ == '__main__':

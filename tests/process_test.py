@@ -281,8 +281,9 @@ def test_packed_train_loss_is_the_mean_over_examples():
   assert train['num_examples'] == _SIZES[0] + _SIZES[1]
 
 
-def test_one_example_and_no_example():
-  process, bring = _build('packed')
+@pytest.mark.parametrize('path', ['datasets', 'packed'])
+def test_one_example_and_no_example(path):
+  process, bring = _build(path)
   one = {f: _EXAMPLES[0][f][:1] for f in 'xy'}
   none = {f: _EXAMPLES[1][f][:0] for f in 'xy'}
   output = process.next(
@@ -291,6 +292,9 @@ def test_one_example_and_no_example():
   expected = _local_sgd((np.zeros((60, 10)), np.zeros(10)), one, 0.1)
   for got, v in zip(output.state.global_model_weights.trainable, expected):
     np.testing.assert_allclose(got, v, atol=1e-6)
+  measured = output.metrics['selection']
+  assert measured['participants'] == 2 and measured['left_out'] == 1
+  assert measured['sum_of_weights'] == 1
 
 
 def test_keras_model_fn_and_a_clipping_aggregator():
@@ -351,16 +355,28 @@ def test_server_adam_by_hand():
     np.testing.assert_allclose(got, expected, atol=1e-7)
 
 
-def test_a_loss_that_ignores_the_weights_is_refused():
+def _losses(output, y):
+  return tf.nn.sparse_softmax_cross_entropy_with_logits(y, output)
+
+
+@pytest.mark.parametrize(
+  'loss',
+  [
+    # Ignores the weights: rows that only fill up would be trained on.
+    lambda output, y, sample_weight=None: tf.reduce_mean(_losses(output, y)),
+    # Divides by the number of rows, as Keras does.
+    lambda output, y, sample_weight=None: tf.reduce_mean(
+      _losses(output, y) * (1.0 if sample_weight is None else sample_weight)
+    ),
+  ],
+)
+def test_a_loss_that_is_no_weighted_mean_is_refused(loss):
   keras_like = tff.learning.models.FunctionalModel(
     initial_weights=softmax.build().functional.initial_weights,
     predict_on_batch_fn=tf.function(
       lambda weights, x, training: tf.matmul(x, weights[0][0]) + weights[0][1]
     ),
-    loss_fn=lambda output, y, sample_weight=None: tf.reduce_mean(
-      tf.nn.sparse_softmax_cross_entropy_with_logits(y, output)
-      * (1.0 if sample_weight is None else sample_weight)
-    ),
+    loss_fn=loss,
     input_spec=softmax.build().functional.input_spec,
   )
   with pytest.raises(ValueError, match='weighted by sample_weight'):

@@ -2,6 +2,7 @@
 
 import json
 import os
+import subprocess
 import sys
 
 import pytest
@@ -21,6 +22,48 @@ def test_config_is_written_and_read_back(tmp_path):
   config = run_directory.read_config(tmp_path / 'run')
   assert config['settings'] == _SETTINGS
   assert set(config) == {'settings', 'versions', 'revision'}
+
+
+def _git(folder, *arguments):
+  """Calls git as somebody, wherever the test runs."""
+  who = ['-c', 'user.name=a', '-c', 'user.email=a@b', '-c', 'commit.gpgsign=0']
+  return subprocess.run(
+    ['git', *who, *arguments],
+    cwd=folder,
+    check=True,
+    capture_output=True,
+    text=True,
+  ).stdout.strip()
+
+
+def test_the_revision_is_that_of_the_code(tmp_path, monkeypatch):
+  module = tmp_path / 'f3ast_tff' / 'run_directory.py'
+  module.parent.mkdir()
+  module.touch()
+  (tmp_path / 'experiments').mkdir()
+  program = tmp_path / 'experiments' / 'cifar100.py'
+  program.touch()
+  monkeypatch.setattr(run_directory, '__file__', str(module))
+  _git(tmp_path, 'init')
+  (tmp_path / 'README.md').touch()
+  _git(tmp_path, 'add', 'README.md')
+  _git(tmp_path, 'commit', '-m', 'of something else')
+  assert run_directory.revision() == ''  # Git does not know the package.
+  _git(tmp_path, 'add', '.')
+  _git(tmp_path, 'commit', '-m', 'code')
+  code = _git(tmp_path, 'rev-parse', 'HEAD')
+  assert run_directory.revision() == code
+  (tmp_path / 'README.md').write_text('text')
+  assert run_directory.revision() == code
+  _git(tmp_path, 'commit', '-a', '-m', 'text')
+  assert run_directory.revision() == code
+  for changed in (module, program):
+    changed.write_text('pass')
+    assert run_directory.revision() == code + '+'
+    _git(tmp_path, 'checkout', str(changed))
+  program.write_text('pass')
+  _git(tmp_path, 'commit', '-a', '-m', 'other code')
+  assert run_directory.revision() == _git(tmp_path, 'rev-parse', 'HEAD')
 
 
 def test_a_run_that_ended_before_its_first_round_can_start_over(tmp_path):

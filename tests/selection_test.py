@@ -287,6 +287,17 @@ def test_proportional_draws_in_sequence_with_probability_p():
   np.testing.assert_array_equal(cohort.weights, [0.5, 0.5])
 
 
+def test_who_has_no_data_is_not_drawn_by_data():
+  p = np.array([0.5, 0.5, 0.0])
+  # An update that is left out would make the step smaller.
+  for k in (2, 3):
+    cohort = selection.proportional(p, np.ones(3, bool), k, _rng())
+    assert cohort.clients.tolist() == [0, 1]
+    assert cohort.weights.tolist() == [0.5, 0.5]
+  only_empty = np.array([False, False, True])
+  assert selection.proportional(p, only_empty, 2, _rng()).clients.size == 0
+
+
 def test_uniform_draws_all_alike():
   counts = np.zeros(4)
   rng = _rng(2)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import tensorflow_federated as tff
 
+from f3ast_tff import client_optimizers
 from f3ast_tff import config as config_lib
 from f3ast_tff import engine
 from f3ast_tff import environment
@@ -37,23 +38,56 @@ def _server(worker, **changes):
   return built, server_lib.Server(built, worker)
 
 
-@pytest.mark.parametrize('algorithm', ['f3ast', 'f3ast_adam'])
-def test_rounds_equal_those_of_the_plain_process(algorithm, tff_worker):
-  built, server = _server(tff_worker, algorithm=algorithm)
+_OPTIMIZERS = tff.learning.optimizers
+_SGD = _OPTIMIZERS.build_sgdm
+
+
+@pytest.mark.parametrize(
+  'settings, client_optimizer, server_optimizer',
+  [
+    ({}, _SGD(0.05), _SGD(0.1)),
+    (
+      {'algorithm': 'f3ast_adam'},
+      _SGD(0.05),
+      _OPTIMIZERS.build_adam(0.1, 0.9, 0.999, 0.001),
+    ),
+    ({'server_optimizer': 'momentum'}, _SGD(0.05), _SGD(0.1, momentum=0.9)),
+    (
+      {'server_optimizer': 'yogi'},
+      _SGD(0.05),
+      _OPTIMIZERS.build_yogi(0.1, 0.9, 0.999, 0.001, 0.0),
+    ),
+    (
+      {'server_optimizer': 'adagrad', 'server_epsilon': 0.5},
+      _SGD(0.05),
+      _OPTIMIZERS.build_adagrad(
+        0.1, epsilon=0.5, initial_preconditioner_value=0.0
+      ),
+    ),
+    ({'proximal': 5.0}, client_optimizers.proximal(_SGD(0.05), 5.0), _SGD(0.1)),
+    (
+      {'algorithm': 'power_of_choice', 'protocol': 'losses_of_training'},
+      client_optimizers.clipped(_SGD(0.05), 1.0),
+      _SGD(0.1),
+    ),
+  ],
+  ids=lambda value: '-'.join(map(str, value.values())) or 'f3ast'
+  if isinstance(value, dict)
+  else '',
+)
+def test_rounds_equal_those_of_the_plain_process(
+  settings, client_optimizer, server_optimizer, tff_worker
+):
+  built, server = _server(tff_worker, **settings)
   config = built.config
-  sgd, adam = (
-    tff.learning.optimizers.build_sgdm, tff.learning.optimizers.build_adam
-  )
   plain = process_lib.build_packed_f3ast(
     _MODEL.functional,
     built.environment.p,
     built.environment.initial_rates,
     built.packer.layout,
     config.batch_size,
-    client_optimizer=sgd(0.05),
-    server_optimizer=(
-      adam(0.1, epsilon=0.001) if algorithm == 'f3ast_adam' else sgd(0.1)
-    ),
+    client_optimizer=client_optimizer,
+    server_optimizer=server_optimizer,
   )
   state = plain.initialize()
   for t in range(1, 6):
@@ -92,6 +126,20 @@ def test_rounds_equal_those_of_the_plain_process(algorithm, tff_worker):
       state.global_model_weights.trainable,
     ):
       np.testing.assert_allclose(ours, theirs, atol=1e-5)
+
+
+@pytest.mark.parametrize('protocol', ['paper', 'losses_of_training'])
+def test_losses_are_of_the_model_or_of_its_training(protocol, tff_worker):
+  built, server = _server(
+    tff_worker, algorithm='power_of_choice', protocol=protocol
+  )
+  losses = server._losses_of(1, np.arange(8))
+  if protocol == 'paper':  # Of a model of zeros.
+    np.testing.assert_allclose(losses, np.log(10), rtol=1e-5)
+    assert built.pack_asked == built.packer.as_tested
+  else:  # Later batches find a model that has learned.
+    assert (losses < 0.99 * np.log(10)).all()
+    assert built.pack_asked == built.packer.as_trained
 
 
 def test_a_state_that_is_put_back_goes_on_to_the_same_rounds(tff_worker):

@@ -5,6 +5,7 @@ import sys
 import threading
 import time
 
+import grpc
 import numpy as np
 import pandas as pd
 import psutil
@@ -67,7 +68,53 @@ def test_every_server_optimizer_trains(optimizer, tmp_path):
   task = engine.Task(synthetic.load(num_clients=8, seed=1), softmax.build())
   training.run(config, task, tmp_path)
   metrics = pd.read_csv(tmp_path / 'metrics.csv')
+  # What each of them computes is in server_test.
   assert metrics['loss'].iloc[-1] < np.log(10)
+
+
+def test_settings_that_do_not_fit_the_task_are_told_as_such(tmp_path):
+  dataset = synthetic.load(num_clients=8, seed=1)
+  empty = {name: field[:0] for name, field in dataset.train[0].items()}
+  dataset = dataclasses.replace(dataset, train=[empty, *dataset.train[1:]])
+  task = engine.Task(dataset, softmax.build())
+  with pytest.raises(training.SettingsError, match='client 0 has none'):
+    training.run(_config(avail='uneven'), task, tmp_path)
+
+
+class _Unavailable(grpc.RpcError, grpc.Call):
+  """What gRPC raises when a call is lost, though the worker is there."""
+
+  __abstractmethods__ = frozenset()
+
+  def code(self):
+    return grpc.StatusCode.UNAVAILABLE
+
+  def details(self):
+    return 'Connection reset by peer'
+
+
+@pytest.mark.parametrize('times', [1, 9])
+def test_a_call_that_is_lost_is_made_again(times, tmp_path, monkeypatch):
+  play, left = server.Server.play, [times]
+
+  def lose_some(self, round_num):
+    if round_num == 3 and left[0]:
+      left[0] -= 1
+      raise _Unavailable
+    return play(self, round_num)
+
+  config = _config(avail='always')
+  task = engine.Task(synthetic.load(num_clients=8, seed=1), softmax.build())
+  training.run(config, task, tmp_path / 'whole')
+  monkeypatch.setattr(server.Server, 'play', lose_some)
+  if times > 1:
+    with pytest.raises(runtime.WorkerError, match='reset by peer.*5 times'):
+      training.run(config, task, tmp_path / 'lost')
+    return
+  training.run(config, task, tmp_path / 'lost')
+  for name in ('metrics.csv', 'rounds.csv'):
+    whole, lost = (tmp_path / part / name for part in ('whole', 'lost'))
+    assert whole.read_text() == lost.read_text()
 
 
 @pytest.mark.parametrize('selection', ['uniform', 'fixed_policy'])
@@ -105,6 +152,8 @@ def test_power_of_choice_takes_the_highest_losses(tmp_path):
 def _kill_once_there(path, lines, times):
   """Kills the worker each time that the file has so many more lines."""
   this = psutil.Process()
+  # Other tests may share a worker of this process.
+  spared = set(this.children(recursive=True))
 
   def watch():
     killed = 0
@@ -113,7 +162,7 @@ def _kill_once_there(path, lines, times):
       if not path.exists() or path.read_text().count('\n') < lines:
         continue
       for child in this.children(recursive=True):
-        if 'worker_binary' in child.name():
+        if 'worker_binary' in child.name() and child not in spared:
           child.kill()
           killed += 1
       time.sleep(0.5)

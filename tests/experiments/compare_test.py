@@ -47,6 +47,7 @@ def test_bad_input_is_one_sentence(tmp_path):
     ((), 'name the folders'),
     ((a, b), 'different tasks (cifar100, synthetic)'),
     ((str(tmp_path / 'none'),), 'config.json'),
+    ((a, '--output=no/such/picture'), 'There is no folder'),
   ):
     done = _compare(tmp_path, *arguments)
     assert done.returncode == 2 and message in done.stderr
