@@ -252,6 +252,31 @@ def _writing_events() -> Iterator[None]:
     raise OSError(reason.partition('\n')[0]) from error
 
 
+def _write_test(
+  folder: pathlib.Path,
+  t: int,
+  metrics: evaluation.Metrics,
+  round_row: Mapping[str, Any],
+) -> None:
+  """Writes what a test gave, beside what happened in its round."""
+  row = {'round': t, **metrics._asdict(), **round_row}
+  del row['clients']
+  run_directory.append_row(folder / 'metrics.csv', row)
+  with _writing_events():
+    for name, value in row.items():
+      tf.summary.scalar(name, value, step=t)
+
+
+def _write_timing(
+  folder: pathlib.Path, t: int, moments: Sequence[float], worker_pid: int
+) -> None:
+  """Writes the seconds between the moments of a round, and the memory."""
+  seconds = (f'{end - begin:.6f}' for begin, end in zip(moments, moments[1:]))
+  memory = map(_memory_mb, (os.getpid(), worker_pid))
+  row = dict(zip(_TIMING, (t, *seconds, *memory)))
+  run_directory.append_row(folder / 'timing.csv', row)
+
+
 def _train(
   engine: engine_lib.Engine,
   server: server_lib.Server,
@@ -303,12 +328,7 @@ def _train(
         metrics = test.evaluate(
           _model_weights(progress.server), None if is_last else test.rows
         )
-        del round_row['clients']
-        row = {'round': t, **metrics._asdict(), **round_row}
-        run_directory.append_row(folder / 'metrics.csv', row)
-        with _writing_events():
-          for name, value in row.items():
-            tf.summary.scalar(name, value, step=t)
+        _write_test(folder, t, metrics, round_row)
         bar.set_postfix(accuracy=f'{metrics.accuracy:.3f}')
         test_losses = [metrics.loss, metrics.user_loss]
       evaluated = time.perf_counter()
@@ -324,23 +344,8 @@ def _train(
         checkpoint.save(
           files.checkpoints, t, progress, files.origin, files.rows
         )
-      saved = time.perf_counter()
-      run_directory.append_row(
-        folder / 'timing.csv',
-        dict(
-          zip(
-            _TIMING,
-            (
-              t,
-              f'{trained - began:.6f}',
-              f'{evaluated - trained:.6f}',
-              f'{saved - evaluated:.6f}',
-              _memory_mb(os.getpid()),
-              _memory_mb(worker_pid),
-            ),
-          )
-        ),
-      )
+      moments = began, trained, evaluated, time.perf_counter()
+      _write_timing(folder, t, moments, worker_pid)
   return progress
 
 

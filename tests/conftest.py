@@ -5,8 +5,8 @@ import os
 # Before anything imports TensorFlow.
 os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
 
-import hypothesis  # noqa: E402
-import pytest  # noqa: E402
+import hypothesis
+import pytest
 
 # A busy machine is no reason to fail.
 hypothesis.settings.register_profile(

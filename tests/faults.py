@@ -32,19 +32,19 @@ from typing import Any, Callable, NamedTuple, Optional
 # Before anything imports TensorFlow.
 os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
 
-from absl import app  # noqa: E402
-from absl import flags  # noqa: E402
-import psutil  # noqa: E402
-import tqdm  # noqa: E402
+from absl import app
+from absl import flags
+import psutil
+import tqdm
 
-from f3ast_tff import checkpoint  # noqa: E402
+from f3ast_tff import checkpoint
 
 # What a driver would import, so that its forks need not.
-from f3ast_tff import training  # noqa: E402, F401
-from f3ast_tff.datasets import synthetic  # noqa: E402, F401
-from f3ast_tff.models import softmax  # noqa: E402, F401
-from f3ast_tff.report import run_summary  # noqa: E402, F401
-from tests import kill_inside  # noqa: E402
+from f3ast_tff import training  # noqa: F401
+from f3ast_tff.datasets import synthetic  # noqa: F401
+from f3ast_tff.models import softmax  # noqa: F401
+from f3ast_tff.report import run_summary  # noqa: F401
+from tests import kill_inside
 
 # Names that the experiments, whose flags are defined in the forks, do not have.
 _TRIALS = flags.DEFINE_integer('trials', 50, 'How many.', lower_bound=1)

@@ -24,24 +24,24 @@ from unittest import mock
 
 os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
 
-from absl import app  # noqa: E402
-from absl import flags  # noqa: E402
-from absl import logging  # noqa: E402
-import hypothesis  # noqa: E402
-from hypothesis import strategies as st  # noqa: E402
-import numpy as np  # noqa: E402
+from absl import app
+from absl import flags
+from absl import logging
+import hypothesis
+from hypothesis import strategies as st
+import numpy as np
 
-from experiments import cli  # noqa: E402
-from experiments import synthetic as experiment  # noqa: E402
-from f3ast_tff import checkpoint  # noqa: E402
-from f3ast_tff import config as config_lib  # noqa: E402
-from f3ast_tff import environment as environment_lib  # noqa: E402
-from f3ast_tff import run_directory  # noqa: E402
-from f3ast_tff.datasets import synthetic  # noqa: E402
-from f3ast_tff.report import comparison  # noqa: E402
+from experiments import cli
+from experiments import synthetic as experiment
+from f3ast_tff import checkpoint
+from f3ast_tff import config as config_lib
+from f3ast_tff import environment as environment_lib
+from f3ast_tff import run_directory
+from f3ast_tff.datasets import synthetic
+from f3ast_tff.report import comparison
 from f3ast_tff.report import frames
-from f3ast_tff.report import results  # noqa: E402
-from tests import fake_results  # noqa: E402
+from f3ast_tff.report import results
+from tests import fake_results
 
 _CASES = flags.DEFINE_integer('cases', 2000, 'How many.', lower_bound=1)
 _CHANCE = flags.DEFINE_integer('chance', 0, 'Decides which.')

@@ -40,8 +40,8 @@ def test_the_revision_is_that_of_the_code(tmp_path, monkeypatch):
   module = tmp_path / 'f3ast_tff' / 'run_directory.py'
   module.parent.mkdir()
   module.touch()
-  (tmp_path / 'experiments').mkdir()
-  program = tmp_path / 'experiments' / 'cifar100.py'
+  program = tmp_path / 'experiments/cifar100.py'
+  program.parent.mkdir()
   program.touch()
   monkeypatch.setattr(run_directory, '__file__', str(module))
   _git(tmp_path, 'init')

@@ -9,16 +9,16 @@ import matplotlib
 
 matplotlib.use('Agg')
 
-import matplotlib.pyplot as plt  # noqa: E402
-import pandas as pd  # noqa: E402
+import matplotlib.pyplot as plt
+import pandas as pd
 
-from f3ast_tff import config as config_lib  # noqa: E402
-from f3ast_tff import run_directory  # noqa: E402
-from f3ast_tff.report import frames  # noqa: E402
-from f3ast_tff.report import names  # noqa: E402
-from f3ast_tff.report import run_summary  # noqa: E402
-from f3ast_tff.report import run_tables  # noqa: E402
-from f3ast_tff.report import tables  # noqa: E402
+from f3ast_tff import config as config_lib
+from f3ast_tff import run_directory
+from f3ast_tff.report import frames
+from f3ast_tff.report import names
+from f3ast_tff.report import run_summary
+from f3ast_tff.report import run_tables
+from f3ast_tff.report import tables
 
 # How each method looks: its name, colour and line.
 STYLES: Mapping[str, tuple[str, str, str]] = {

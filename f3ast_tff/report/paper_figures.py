@@ -13,16 +13,16 @@ import matplotlib
 
 matplotlib.use('Agg')
 
-import matplotlib.pyplot as plt  # noqa: E402
-import numpy as np  # noqa: E402
-import pandas as pd  # noqa: E402
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
 
-from f3ast_tff.report import comparison  # noqa: E402
-from f3ast_tff.report import design  # noqa: E402
+from f3ast_tff.report import comparison
+from f3ast_tff.report import design
 from f3ast_tff.report import frames
-from f3ast_tff.report import names  # noqa: E402
-from f3ast_tff.report import results  # noqa: E402
-from f3ast_tff.report import run_summary  # noqa: E402
+from f3ast_tff.report import names
+from f3ast_tff.report import results
+from f3ast_tff.report import run_summary
 
 
 class Figure(NamedTuple):

@@ -7,12 +7,12 @@ import matplotlib
 
 matplotlib.use('Agg')
 
-import matplotlib.pyplot as plt  # noqa: E402
-import numpy as np  # noqa: E402
+import matplotlib.pyplot as plt
+import numpy as np
 
-from f3ast_tff import config as config_lib  # noqa: E402
-from f3ast_tff import run_directory  # noqa: E402
-from f3ast_tff.report import run_tables  # noqa: E402
+from f3ast_tff import config as config_lib
+from f3ast_tff import run_directory
+from f3ast_tff.report import run_tables
 
 # Okabe and Ito's colours, which people with any colour vision can tell apart.
 BLUE, ORANGE, GREEN, PINK, GREY = (

@@ -8,12 +8,12 @@ import matplotlib
 
 matplotlib.use('Agg')
 
-import matplotlib.pyplot as plt  # noqa: E402
-import numpy as np  # noqa: E402
-import pandas as pd  # noqa: E402
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
 
-from f3ast_tff.report import names  # noqa: E402
-from f3ast_tff.report import run_summary  # noqa: E402
+from f3ast_tff.report import names
+from f3ast_tff.report import run_summary
 
 NAMES: Mapping[str, str] = {
   **names.AVAILS,
