@@ -77,7 +77,15 @@ def write(
   """Writes the report and says where it is."""
   from f3ast_tff.report import paper_report
 
-  paper_report.write(output, _files(places, cells))
+  files = _files(places, cells)
+  try:
+    paper_report.write(output, files)
+  except OSError as error:
+    cli.fail(
+      f'cannot write the report to {output} ({error.strerror}); make room '
+      'there, or name another folder.',
+      2,
+    )
   print(f'The report is {output / "report.html"}.')
 
 

@@ -83,6 +83,7 @@ _DATA_DIR = flags.DEFINE_string(
   'data_dir', None, "Where the real data are; by default TFF's own cache."
 )
 
+
 def _check_code_is_named() -> None:
   """Ends the program if no result could be kept."""
   revision = grid.revision()

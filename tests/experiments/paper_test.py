@@ -58,6 +58,11 @@ def test_report_and_check(tmp_path):
   assert str(report / 'figure-curves-loss-paper.csv') in message
   # And these two only: all else is the same again.
   assert message.count('is not what the results give') == 2
+  (tmp_path / 'file').touch()
+  message = _one_error(
+    _paper(tmp_path, '--report_only', '--report_dir=file'), 2
+  )
+  assert 'cannot write the report to' in message and 'folder' in message
 
 
 _FEW = '--only=*home_devices-f3ast-seed=0,*home_devices-fedavg-matched-seed=0'
