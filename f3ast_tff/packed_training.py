@@ -132,8 +132,9 @@ def check_loss_is_weighted_mean(
 
   def some_weights(initial):
     # A model that starts at zeros tells no two rows apart.
-    noise = np.cos(np.arange(np.size(initial))).reshape(np.shape(initial))
-    return tf.constant(initial + 0.1 * noise.astype(initial.dtype))
+    weights = np.asarray(initial)
+    noise = 0.1 * np.cos(np.arange(weights.size)).reshape(weights.shape)
+    return tf.constant((weights + noise).astype(weights.dtype))
 
   def loss_of(rows, mask=None):
     fields = {
