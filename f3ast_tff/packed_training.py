@@ -122,8 +122,8 @@ def check_loss_is_weighted_mean(
   """Raises unless `model.loss` is a mean weighted by `sample_weight`.
 
   The last batch of a client is filled up with rows of weight 0. A loss that
-  divides by the number of rows instead of the sum of the weights would train on
-  too small a gradient there, silently.
+  ignores the weights would train on these rows, and one that divides by the
+  number of rows on too small a gradient, silently.
 
   Args:
     model: The model.
@@ -136,24 +136,26 @@ def check_loss_is_weighted_mean(
     noise = 0.1 * np.cos(np.arange(weights.size)).reshape(weights.shape)
     return tf.constant((weights + noise).astype(weights.dtype))
 
-  def loss_of(rows, mask=None):
+  # Rows of zeros may be padding to a model, and count for nothing; so each of
+  # the two kinds is once what counts and once what only fills up.
+  rows = np.array([1, 1, 0, 0])
+  with tf.Graph().as_default(), tf.compat.v1.Session() as session:
     fields = {
       name: tf.constant(
         np.stack([np.full(shape, row, np.dtype(kind)) for row in rows])
       )
       for name, shape, kind in layout.fields
     }
-    output = model.predict_on_batch(weights, fields['x'], training=False)
-    return model.loss(output, fields['y'], mask)
-
-  with tf.Graph().as_default(), tf.compat.v1.Session() as session:
     weights = tf.nest.map_structure(some_weights, model.initial_weights)
-    mask = tf.constant([1.0, 1.0, 0.0])
-    # Rows of zeros may be padding to a model, and count for nothing; so each of
-    # the two kinds is once what counts and once what only fills up.
+    output = model.predict_on_batch(weights, fields['x'], training=False)
+
+    def loss_of(some, mask=None):
+      of_some = tf.nest.map_structure(lambda o: o[some], (output, fields['y']))
+      return model.loss(*of_some, mask)
+
     pairs = session.run([
-      (loss_of([row, row]), loss_of([row, row, filler], mask))
-      for row, filler in ((1, 0), (0, 1))
+      (loss_of(slice(0, 2)), loss_of(slice(0, 3), tf.constant([1.0, 1, 0]))),
+      (loss_of(slice(2, 4)), loss_of(slice(1, 4), tf.constant([0.0, 1, 1]))),
     ])
   for alone, filled_up in pairs:
     if not np.allclose(alone, filled_up, rtol=1e-4):
