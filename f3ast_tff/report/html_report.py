@@ -24,7 +24,7 @@ _PAGE = string.Template("""\
 <style>
 :root { color-scheme: light; }
 * { box-sizing: border-box; }
-body { margin: 0 auto; padding: 1rem; max-width: 76rem; color: #1a1a1a;
+body { margin: 0 auto; padding: 1rem; max-width: 80rem; color: #1a1a1a;
   background: #fff; font: 1rem/1.5 system-ui, sans-serif; }
 h1 { font-size: 1.6rem; line-height: 1.2; }
 h2 { margin-top: 2.5rem; border-bottom: 2px solid #0072b2; }
@@ -46,9 +46,10 @@ td.paper { color: #555; font-style: italic; }
 td.missing { color: #757575; }
 td.holds { background: #d9efe6; font-weight: bold; }
 td.fails { background: #fbe1d3; font-weight: bold; }
-td.undecided { background: #f6f6f6; white-space: normal; min-width: 9.6rem; }
+td.undecided { background: #f6f6f6; white-space: normal; min-width: 8rem; }
 .label { position: sticky; left: 0; background: #fff; }
 th.label { background: #f2f2f2; }
+td.long { white-space: normal; min-width: 16rem; }
 dl { max-width: 48rem; }
 dt { font-weight: bold; margin-top: .3rem; }
 dd { margin: 0; }

@@ -12,6 +12,7 @@ from typing import NamedTuple, Optional, Union
 import pandas as pd
 
 NOT_RUN = 'not run'
+_LONG = 30  # Labels with more letters have several lines in HTML.
 
 
 class Measured(NamedTuple):
@@ -255,7 +256,7 @@ def _html_entry(entry: Entry, is_label: bool) -> str:
   kinds = {'holds': 'holds', 'does not hold': 'fails', NOT_RUN: 'missing'}
   kind = kinds.get(entry, 'undecided' if entry.startswith('undecided') else '')
   if is_label:
-    kind = 'label'
+    kind = 'label long' if len(entry) > _LONG else 'label'
   return f'<td class="{kind}">{shown}</td>' if kind else f'<td>{shown}</td>'
 
 

@@ -66,7 +66,8 @@ def _other_verdicts(claims: Sequence[claims_lib.Claim]) -> tables.Table:
       f'{names.DATASETS[claim.dataset]}, {claim.preset}',
       claim.where,
       claim.text,
-      claims_lib.verdict(found),
+      # Seeds and p have columns of their own.
+      claims_lib.verdict(found).partition(' (')[0],
       tables.measured(claim.differences, signed=True),
       _p(found.p),
       f'{found.wins} of {found.seeds}',
