@@ -271,7 +271,7 @@ def _train(
   with one_sentence(
     (runtime.WorkerError, server.RoundError, divergence.DivergenceError), 1
   ):
-    with one_sentence((crew.UnreachableError, training.SettingsError), 2):
+    with one_sentence((crew.UnreachableError, engine.SettingsError), 2):
       seconds = training.run(
         config,
         task,

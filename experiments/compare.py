@@ -5,6 +5,7 @@ For example: python -m experiments.compare runs/synthetic/* --output=curves
 
 from collections.abc import Sequence
 import pathlib
+import re
 
 from absl import app
 from absl import flags
@@ -33,7 +34,7 @@ def main(argv: Sequence[str]) -> None:
         f'The runs are of different tasks ({", ".join(sorted(map(str, tasks)))}'
         '); compare runs of one task.'
       )
-    output = cli.here(_OUTPUT.value)
+    output = cli.here(re.sub(r'\.(png|svg)$', '', _OUTPUT.value))
     if not output.parent.is_dir():
       raise ValueError(
         f'There is no folder {output.parent} for the picture; make it, or name '

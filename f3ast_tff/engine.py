@@ -22,6 +22,10 @@ from f3ast_tff.datasets import federated
 from f3ast_tff.models import functional
 
 
+class SettingsError(ValueError):
+  """The settings do not fit the task."""
+
+
 class Task(NamedTuple):
   """What is trained."""
 
@@ -122,11 +126,17 @@ def build(
 
   Returns:
     The engine.
+
+  Raises:
+    SettingsError: If the settings do not fit the task.
   """
   dataset = task.dataset
-  environment = environment_lib.build(
-    config, dataset.num_examples, dataset.num_predictions
-  )
+  try:
+    environment = environment_lib.build(
+      config, dataset.num_examples, dataset.num_predictions
+    )
+  except ValueError as error:
+    raise SettingsError(str(error)) from error
   packer = participants.Packer(
     config, dataset, config.parallel_clients * max(1, crew_size)
   )

@@ -360,9 +360,9 @@ def duality_gap(
     The largest -grad H(r) . (s - r), at least 0; infinity where H(r) is.
   """
   scores = -rates.gradient(p, r, correlation)
-  order = np.argsort(-scores, kind='stable')
   if not np.isfinite(scores).all():
     return math.inf
+  order = np.argsort(-scores, kind='stable')
   gap = scores[order] @ (gains(population, order) - r[order])
   return max(0.0, float(gap))  # Rounding can give -1e-16.
 

@@ -60,7 +60,7 @@ def revision() -> str:
         timeout=10,
       ).stdout.strip()
       for arguments in (
-        ('log', '-1', '--format=%H', *code),
+        ('rev-list', '-1', 'HEAD', *code),
         ('status', '--porcelain', '--untracked-files=no', *code),
       )
     )

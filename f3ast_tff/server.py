@@ -247,8 +247,9 @@ class Server:
       if repeated is None:
         why = failures.details_of(error)
         raise RoundError(
-          f'Round {round_num} cannot be computed ({why}); if it is too large, '
-          'let fewer clients take part (--clients_per_round).'
+          f'Round {round_num} cannot be computed ({why}); if memory or a '
+          'message is too small for it, let fewer clients take part '
+          '(--clients_per_round).'
         ) from error
       output = repeated
     self._state, (self._rates, metrics) = output

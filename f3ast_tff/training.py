@@ -50,10 +50,6 @@ _TIMING = (
 )
 
 
-class SettingsError(ValueError):
-  """The settings do not fit the task."""
-
-
 class Progress(NamedTuple):
   """All that a run carries from round to round; what a checkpoint holds.
 
@@ -155,10 +151,7 @@ def _run(
   crew: Optional[crew_lib.Crew],
 ) -> float:
   """Trains, with a crew or without; see `run`."""
-  try:
-    engine = engine_lib.build(config, task, crew.size if crew else 0)
-  except ValueError as error:
-    raise SettingsError(str(error)) from error
+  engine = engine_lib.build(config, task, crew.size if crew else 0)
   test = _Test(
     evaluation.build_evaluator(task.model, task.dataset),
     evaluation.subset(
@@ -189,7 +182,11 @@ def _run(
     except runtime.WorkerStartError:
       raise
     except failures_lib.FAILURES as error:
-      why = failures_lib.details_of(error)
+      why = failures_lib.details_of(error).rstrip('.') + '.'
+      if failures_lib.is_of_the_computation(error):
+        raise server_lib.RoundError(
+          f'What the worker has to compute fails: {why}'
+        ) from error
       before = newest
       newest = max(checkpoint.rounds(files.checkpoints), default=0)
       failures = failures + 1 if newest == before else 1

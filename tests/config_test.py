@@ -70,6 +70,10 @@ def test_methods_are_called_by_what_they_are(settings, name):
       {'algorithm': 'power_of_choice', 'num_candidates': 9},
       'at least K for Power-of-Choice, but it is 9 and K is up to 10',
     ),
+    (
+      {'selection': 'power_of_choice', 'clients_per_round': 'uniform:1,31'},
+      'it is 30 and K is up to 31',
+    ),
     ({'proximal': -0.1}, 'at least 0'),
     ({'selection': 'x'}, 'fixed_policy'),
     ({'server_optimizer': 'x'}, 'yogi'),

@@ -7,26 +7,7 @@ import pytest
 
 from f3ast_tff import failures
 from f3ast_tff import runtime
-
-
-class _Error(grpc.RpcError, grpc.Call):
-  """What gRPC raises, without a connection."""
-
-  def __init__(self, code, details=''):
-    super().__init__()
-    self._code, self._details = code, details
-
-  def code(self):
-    return self._code
-
-  def details(self):
-    return self._details
-
-
-# The rest of a call is never used here.
-for _name in _Error.__abstractmethods__:
-  setattr(_Error, _name, None)
-_Error.__abstractmethods__ = frozenset()
+from tests import fake_grpc
 
 
 @pytest.mark.parametrize(
@@ -41,7 +22,7 @@ _Error.__abstractmethods__ = frozenset()
 def test_tells_a_lost_worker_from_a_failed_computation(
   code, is_of_the_computation
 ):
-  error = _Error(code)
+  error = fake_grpc.Error(code)
   assert failures.is_of_the_computation(error) == is_of_the_computation
   # A worker's error is judged by what it was raised from.
   of_worker = runtime.WorkerError('The worker has failed.')
@@ -70,9 +51,10 @@ def test_a_call_that_does_not_fail_and_an_error_of_ones_own():
 
 
 def test_details_are_one_line():
-  error = _Error(grpc.StatusCode.INTERNAL, 'Bad shape.\nFile a, line 1')
+  code = grpc.StatusCode.INTERNAL
+  error = fake_grpc.Error(code, 'Bad shape.\nFile a, line 1')
   assert failures.details_of(error) == 'Bad shape.'
-  assert failures.details_of(_Error(grpc.StatusCode.INTERNAL, None)) == ''
+  assert failures.details_of(fake_grpc.Error(code, None)) == ''
   assert failures.details_of(runtime.WorkerError('It died.')) == 'It died.'
 
 

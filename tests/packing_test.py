@@ -90,6 +90,10 @@ def test_deal_gives_every_client_once_and_loads_evenly(sizes, num_hands):
       "Field 'y' must fit int32.*one has float64",
     ),
     (
+      {'x': np.full((3, 2), 1e300), 'y': _EXAMPLES['y']},
+      "Field 'x' must fit float32.*one has float64",
+    ),
+    (
       {'x': _EXAMPLES['x'], 'y': np.array([1, 2, 2**31 + 5])},
       "Field 'y' must fit int32.*one has int64",
     ),

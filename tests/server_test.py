@@ -2,6 +2,7 @@
 
 import sys
 
+import grpc
 import numpy as np
 import pytest
 import tensorflow_federated as tff
@@ -15,6 +16,7 @@ from f3ast_tff import selection
 from f3ast_tff import server as server_lib
 from f3ast_tff.datasets import synthetic
 from f3ast_tff.models import softmax
+from tests import fake_grpc
 
 _STEP_SIZES = {
   name: config_lib.LearningRates(0.05, 0.1, 0.001)
@@ -140,6 +142,35 @@ def test_losses_are_of_the_model_or_of_its_training(protocol, tff_worker):
   else:  # Later batches find a model that has learned.
     assert (losses < 0.99 * np.log(10)).all()
     assert built.pack_asked == built.packer.as_trained
+
+
+@pytest.mark.parametrize('failing', ['all', 'nobody alone', 'one'])
+def test_a_round_that_cannot_be_computed(failing, tff_worker, monkeypatch):
+  _, server = _server(tff_worker, avail='always')
+  step, steps = server._step, []
+
+  def fail(arrays):
+    steps.append(arrays)
+    is_alone = 1 < len(steps) <= 4  # After the first try, of all three.
+    first_alone = len(steps) == 2
+    if failing == 'all' or (
+      first_alone if failing == 'one' and len(steps) > 1 else not is_alone
+    ):
+      raise fake_grpc.Error(grpc.StatusCode.INTERNAL, 'Bad shape.\nFile a')
+    return step(arrays)
+
+  monkeypatch.setattr(server, '_step', fail)
+  if failing == 'one':  # The round goes on without its examples.
+    played = server.play(1)
+    assert played.failed == (int(played.cohort.clients[0]),)
+    assert played.metrics['selection']['left_out'] == 1
+    return
+  message = r'Round 1 cannot be computed \(Bad shape\.\); .*--clients_per_round'
+  with pytest.raises(server_lib.RoundError, match=message):
+    server.play(1)
+  # All at once, each of the three alone, and, where that fails for all of
+  # them, once more without their examples.
+  assert len(steps) == (5 if failing == 'all' else 4)
 
 
 def test_a_state_that_is_put_back_goes_on_to_the_same_rounds(tff_worker):

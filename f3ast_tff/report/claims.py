@@ -56,7 +56,7 @@ def paired(differences: Sequence[float]) -> Paired:
   wins, losses = int((d > 0).sum()), int((d < 0).sum())
   sd = float(d.std(ddof=1)) if d.size > 1 else math.nan
   p = math.nan
-  if d.size > 1:
+  if d.size > 1 and np.isfinite(d).all():
     # The t-test divides by sd.
     p = float(stats.ttest_1samp(d, 0.0).pvalue) if sd > 0 else float(not d[0])
   return Paired(
@@ -216,7 +216,7 @@ def _steadiness(values: pd.DataFrame) -> Iterator[Claim]:
             values,
             results.Key(preset, dataset, 'home_devices', method),
             'unsteadiness',
-          )
+          ).dropna()  # Where there are too few tests, nothing is told.
           for method in ('f3ast', other)
         )
         yield Claim(

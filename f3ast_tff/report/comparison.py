@@ -10,6 +10,7 @@ import matplotlib
 matplotlib.use('Agg')
 
 import matplotlib.pyplot as plt
+import numpy as np
 import pandas as pd
 
 from f3ast_tff import config as config_lib
@@ -32,6 +33,10 @@ STYLES: Mapping[str, tuple[str, str, str]] = {
   )
 }
 
+# Settings of the machine and of what is written, not of the training.
+_IRRELEVANT = {
+  'seed', 'parallel_clients', 'checkpoint_every', 'eval_every', 'eval_examples'
+}
 # Settings that methods have of their own, so that two methods may differ in
 # them and still be compared.
 _OF_METHOD = {
@@ -85,9 +90,9 @@ def _styles(methods: Iterable[str]) -> dict[str, tuple[str, str, str]]:
 def _labels(all_settings: Sequence[Mapping[str, Any]]) -> list[str]:
   """Returns a name for each run: its method, and in what it differs.
 
-  Runs with different settings, other than the seed and what belongs to their
-  methods, are not to be compared as if they were alike; the settings that
-  differ become part of the name.
+  Runs with different settings, other than the seed, those of the machine and
+  what belongs to their methods, are not to be compared as if they were alike;
+  the settings that differ become part of the name.
   """
   methods = [config_lib.method_name(settings) for settings in all_settings]
   labels = []
@@ -96,7 +101,7 @@ def _labels(all_settings: Sequence[Mapping[str, Any]]) -> list[str]:
     extra = [
       f'{name}={value}'
       for name, value in settings.items()
-      if name != 'seed'
+      if name not in _IRRELEVANT
       and any(
         other.get(name, value) != value
         for other in (same if name in _OF_METHOD else all_settings)
@@ -213,7 +218,7 @@ def differences(metrics: pd.DataFrame) -> list[str]:
         f'{names.METHODS[ours]} - {names.METHODS[baseline]}{comma}{rest}, test '
         'accuracy by seed: '
       )
-      if gain.isna().any():
+      if not np.isfinite(gain).all():
         lines.append(f'{what}a run diverged')
       elif len(gain) == 1:
         lines.append(f'{what}{gain.mean():+.3f} (one seed)')
@@ -232,8 +237,8 @@ def markdown(summary: pd.DataFrame) -> str:
     cells = []
     for column in names.METRICS:
       mean, std = row[(column, 'mean')], row[(column, 'std')]
-      several = f' ± {std:.3f}' if num_seeds > 1 else ''
-      cells.append('diverged' if math.isnan(mean) else f'{mean:.3f}{several}')
+      text = f'{mean:.3f} ± {std:.3f}' if num_seeds > 1 else f'{mean:.3f}'
+      cells.append(text if math.isfinite(mean) else 'diverged')
     rows.append([_name(label), *cells, str(num_seeds)])
   return tables.aligned(rows) + '\n'
 

@@ -5,12 +5,14 @@ import dataclasses
 import math
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from f3ast_tff.report import names
 from f3ast_tff.report import results
 from f3ast_tff.report import run_tables
 
+ENOUGH_TESTS = 8  # To tell how much they scatter.
 _KEY_FIELDS = [field.name for field in dataclasses.fields(results.Key)]
 _METRICS = list(names.METRICS)
 
@@ -38,18 +40,20 @@ def curves(found: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
 
 
 def _unsteadiness(tests: pd.Series) -> float:
-  """Returns the standard deviation of a test, whatever the trend.
+  """Returns by how much tests scatter about a trend that bends slowly.
 
-  Two tests that scatter independently about a line with a standard deviation
-  s differ by s times the square root of 2, and by the line's slope.
+  The second differences of values that scatter independently with a standard
+  deviation s have s times the square root of 6; a straight trend has none.
 
   Args:
     tests: The values, in order.
 
   Returns:
-    The standard deviation; NaN for fewer than three.
+    The standard deviation; NaN for fewer than `ENOUGH_TESTS`.
   """
-  return float(tests.diff().iloc[1:].std(skipna=False) / math.sqrt(2))
+  if len(tests) < ENOUGH_TESTS:
+    return math.nan
+  return float(np.sqrt(np.mean(np.diff(tests, 2) ** 2) / 6))
 
 
 def _row(result: Mapping[str, Any]) -> dict[str, Any]:
@@ -108,7 +112,8 @@ def values(found: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
   Returns:
     The cell's `name` and `group`; a column per field of `Key` and per metric;
     `unsteadiness` is by how much the accuracy of these tests scatters about
-    its trend, and `final_...` the last test, which is on all test data.
+    its trend, NaN if they are few, and `final_...` the last test, which is on
+    all test data.
   """
   return pd.DataFrame([_row(result) for result in found], columns=_ROW_FIELDS)
 

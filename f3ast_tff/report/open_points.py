@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
+import numpy as np
 import pandas as pd
 
 from f3ast_tff.report import design
@@ -42,8 +43,8 @@ def _first_rates(values: pd.DataFrame) -> str:
       weights = frames.by_seed(values, key, 'mean_sum_of_weights')
       if not accuracy.empty:
         parts.append(
-          f'{accuracy.mean():.3f} from {name} (mean sum of weights '
-          f'{weights.mean():.2f})'
+          f'{accuracy.mean(skipna=False):.3f} from {name} (mean sum of weights '
+          f'{weights.mean(skipna=False):.2f})'
         )
     if parts:
       texts.append(f'{names.AVAILS[avail]}: {", ".join(parts)}.')
@@ -88,7 +89,7 @@ def _uneven(values: pd.DataFrame) -> str:
     return _NOT_RUN
   return (
     f'In {len(differences)} pairs of our runs the accuracies of the two differ '
-    f'by at most {max(differences):.4f}.'
+    f'by at most {np.max(differences):.4f}.'
   )
 
 
@@ -105,7 +106,8 @@ def _form_of_h(values: pd.DataFrame) -> str:
     change = frames.paired_differences(other, ours)
     if not change.empty:
       texts.append(
-        f'{names.METHODS[method]} {change.mean():+.3f} ({len(change)} seeds)'
+        f'{names.METHODS[method]} {change.mean(skipna=False):+.3f} '
+        f'({len(change)} seeds)'
       )
   if not texts:
     return _NOT_RUN

@@ -283,7 +283,7 @@ def _heterogeneity(values: pd.DataFrame, paper: pd.DataFrame) -> Figure:
       rows.append({
         'method': method,
         'alpha': alpha,
-        'mean': found.mean(),
+        'mean': found.mean(skipna=False),
         'sd': found.std(),
         'seeds': len(found),
         'paper': printed[(method, alpha)],
@@ -361,7 +361,7 @@ def _gain_rows(
             'method': ours,
             'baseline': other,
             'avail': avail,
-            'gain': a[both].mean() / b[both].mean() - 1,
+            'gain': a[both].mean(skipna=False) / b[both].mean(skipna=False) - 1,
             'sd': (a[both] / b[both] - 1).std(),
             'seeds': len(both),
             'paper': printed[0] / printed[1] - 1,

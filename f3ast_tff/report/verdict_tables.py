@@ -2,8 +2,10 @@
 
 from collections.abc import Sequence
 import math
+import re
 
 from f3ast_tff.report import claims as claims_lib
+from f3ast_tff.report import frames
 from f3ast_tff.report import names
 from f3ast_tff.report import run_tables
 from f3ast_tff.report import tables
@@ -66,8 +68,8 @@ def _other_verdicts(claims: Sequence[claims_lib.Claim]) -> tables.Table:
       f'{names.DATASETS[claim.dataset]}, {claim.preset}',
       claim.where,
       claim.text,
-      # Seeds and p have columns of their own.
-      claims_lib.verdict(found).partition(' (')[0],
+      # Seeds and p have columns of their own; that a run diverged is told.
+      re.sub(r' \(.*p = .*\)| \(1 seed\)', '', claims_lib.verdict(found)),
       tables.measured(claim.differences, signed=True),
       _p(found.p),
       f'{found.wins} of {found.seeds}',
@@ -76,10 +78,10 @@ def _other_verdicts(claims: Sequence[claims_lib.Claim]) -> tables.Table:
   return tables.Table(
     'verdicts-other',
     'Does the claim hold? Heterogeneity, number of clients, curves, controls',
-    'By a paired t-test across seeds, as above. Steadiness: the standard '
-    'deviation of what the accuracy changes by from test to test, divided by '
-    f'the root of 2, in the last {run_tables.LAST_ROUNDS} rounds (the last '
-    'third of shorter runs). Learning itself does not count in it.'
+    'By a paired t-test across seeds, as above. Steadiness: by how much the '
+    'accuracy scatters about its trend from test to test in the last '
+    f'{run_tables.LAST_ROUNDS} rounds (the last third of shorter runs), where '
+    f'these have at least {frames.ENOUGH_TESTS} tests.'
     f'{absent}',
     [
       'about',

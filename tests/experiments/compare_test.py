@@ -33,7 +33,7 @@ def _compare(folder, *arguments):
 
 def test_table_and_picture(tmp_path):
   runs = [_run_folder(tmp_path / name, name) for name in ('fedavg', 'f3ast')]
-  done = _compare(tmp_path, *runs, '--output=picture')
+  done = _compare(tmp_path, *runs, '--output=picture.png')
   assert done.returncode == 0, done.stderr
   assert '| FedAvg | 0.500' in done.stdout
   assert 'F3AST - FedAvg, test accuracy by seed: +0.000' in done.stdout

@@ -62,7 +62,7 @@ def test_report_and_check(tmp_path):
   message = _one_error(
     _paper(tmp_path, '--report_only', '--report_dir=file'), 2
   )
-  assert 'cannot write the report to' in message and 'folder' in message
+  assert 'cannot write the report to' in message and 'exists' in message
 
 
 _FEW = '--only=*home_devices-f3ast-seed=0,*home_devices-fedavg-matched-seed=0'

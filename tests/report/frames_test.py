@@ -27,8 +27,10 @@ def test_values_are_means_over_the_last_rounds():
   assert row['sum_of_weights'] == 1.0
 
 
-@pytest.mark.parametrize('slope', [0.0, 0.1, -0.2])
-def test_unsteadiness_is_the_scatter_about_the_trend(slope):
+@pytest.mark.parametrize(
+  'trend', [lambda t: 0 * t, lambda t: 9 - 5 * t, lambda t: 1 - np.exp(-3 * t)]
+)
+def test_unsteadiness_is_the_scatter_about_the_trend(trend):
   result = fake_results.result(_KEY, rounds=400)
   scatter = np.random.default_rng(0).normal(0, 0.03, 4000)
   result['metrics'] = {
@@ -36,7 +38,7 @@ def test_unsteadiness_is_the_scatter_about_the_trend(slope):
   }
   # All of them in the last 100 rounds.
   result['metrics']['round'] = np.linspace(301, 400, 4000)
-  result['metrics']['accuracy'] = slope * np.linspace(0, 1, 4000) + scatter
+  result['metrics']['accuracy'] = trend(np.linspace(0, 1, 4000)) + scatter
   row = frames.values([result]).iloc[0]
   # With 4,000 tests the estimate is within 5 % with near certainty.
   assert row['unsteadiness'] == pytest.approx(0.03, rel=0.05)
@@ -44,10 +46,17 @@ def test_unsteadiness_is_the_scatter_about_the_trend(slope):
 
 def test_a_run_that_diverged_has_no_steadiness():
   result = fake_results.result(_KEY)
-  tests = [110, 140, 170, 200]
-  result['metrics'] = {name: [1.0] * 4 for name in result['metrics']}
-  result['metrics'] |= {'round': tests, 'accuracy': [0.1, math.nan, 0.1, 0.2]}
-  assert math.isnan(frames.values([result]).iloc[0]['unsteadiness'])
+  result['metrics'] = {name: [1.0] * 8 for name in result['metrics']}
+  result['metrics']['round'] = range(193, 201)
+  # Nor has one with few tests.
+  for accuracy, is_known in (
+    ([0.5] * 8, True), ([math.nan, *[0.5] * 7], False)
+  ):
+    result['metrics']['accuracy'] = accuracy
+    for tests in (8, 7):
+      few = {name: list(v)[:tests] for name, v in result['metrics'].items()}
+      row = frames.values([{**result, 'metrics': few}]).iloc[0]
+      assert math.isfinite(row['unsteadiness']) == (is_known and tests == 8)
 
 
 def test_a_test_that_is_nan_makes_the_mean_nan():
