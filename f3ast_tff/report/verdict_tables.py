@@ -20,7 +20,7 @@ def _run(
   if not run or not absent:
     return rows, ''
   rows_are = 'row is' if absent == 1 else 'rows are'
-  return run, f' {absent} {rows_are} left out: nothing of that was run.'
+  return run, f' {absent} {rows_are} left out: there is nothing to compare.'
 
 
 def _verdicts(

@@ -9,6 +9,7 @@ import pytest
 from experiments import paper_numbers
 from f3ast_tff.report import claims
 from f3ast_tff.report import frames
+from f3ast_tff.report import names
 from tests import fake_results
 
 
@@ -167,6 +168,37 @@ def test_nothing_run():
   }
   assert verdicts == {'not run'}
   assert isinstance(_claims([])[0].ours, pd.Series)
+
+
+def test_a_run_that_diverged_decides_nothing():
+  found = claims.paired([math.nan, 0.1, 0.2])
+  assert math.isnan(found.p) and math.isnan(found.mean) and found.seeds == 3
+  assert claims.verdict(found) == 'undecided (a run diverged, 3 seeds)'
+
+
+def test_a_run_that_diverged_is_in_the_mean_of_the_five():
+  every = [
+    result
+    for avail in names.AVAILS
+    for method, accuracies in (('f3ast', [0.8, 0.7]), ('fedavg', [0.5, 0.5]))
+    for result in fake_results.seeds(
+      'paper', 'synthetic', avail, method, accuracies
+    )
+  ]
+
+  def verdict():
+    (claim,) = (
+      claim
+      for claim in claims.claims(frames.values(every), paper_numbers.load())
+      if claim.where == claims.ALL_AVAILS
+      and (claim.preset, claim.dataset) == ('paper', 'synthetic')
+      and (claim.metric, claim.text) == ('accuracy', 'F3AST above FedAvg')
+    )
+    return claims.verdict(claim.found)
+
+  assert verdict().startswith('undecided (2 seeds')
+  every[0]['metrics']['accuracy'][-1] = math.nan
+  assert verdict() == 'undecided (a run diverged, 2 seeds)'
 
 
 if __name__ == '__main__':
