@@ -143,7 +143,7 @@ def test_a_flag_file_that_is_no_text_is_one_sentence(tmp_path):
     ('--beta=0', 'beta must be in (0, 1]'),
     ('--beta=1.5', 'beta must be in (0, 1]'),
     ('--beta=nan', 'beta must be a finite number'),
-    ('--clients_per_round=-1', 'must be a whole number >= 0'),
+    ('--clients_per_round=-1', 'must be a whole number from 0'),
     ('--clients_per_round=0', 'nobody would ever train'),
     ('--clients_per_round=ten', 'must read like 10'),
     (
