@@ -25,6 +25,7 @@ LEVEL = 0.05  # Of the t-test, two-sided, not corrected for how many there are.
 NOT_RUN = 'not run'
 HOLDS = 'holds'
 FAILS = 'does not hold'
+UNDECIDED = 'undecided'
 ALL_AVAILS = 'mean of the five'
 
 
@@ -74,8 +75,24 @@ def paired(differences: Sequence[float]) -> Paired:
   )
 
 
+def decision(found: Paired) -> str:
+  """Returns the verdict on a claim, without reasons.
+
+  Args:
+    found: From differences that are positive where the claim is right.
+
+  Returns:
+    `holds`, `does not hold`, `undecided` or `not run`.
+  """
+  if found.seeds == 0:
+    return NOT_RUN
+  if found.p < LEVEL:  # NaN for one seed, and where a run diverged.
+    return HOLDS if found.mean > 0 else FAILS
+  return UNDECIDED
+
+
 def verdict(found: Paired) -> str:
-  """Returns the verdict on a claim.
+  """Returns the verdict on a claim, and why it is undecided.
 
   Args:
     found: From differences that are positive where the claim is right.
@@ -83,15 +100,14 @@ def verdict(found: Paired) -> str:
   Returns:
     `holds`, `does not hold`, `undecided (...)` or `not run`.
   """
-  if found.seeds == 0:
-    return NOT_RUN
+  word = decision(found)
+  if word != UNDECIDED:
+    return word
   if not math.isfinite(found.mean):
-    return f'undecided (a run diverged, {found.seeds} seeds)'
+    return f'{word} (a run diverged, {found.seeds} seeds)'
   if found.seeds == 1:
-    return 'undecided (1 seed)'
-  if found.p < LEVEL:
-    return HOLDS if found.mean > 0 else FAILS
-  return f'undecided ({found.seeds} seeds, p = {found.p:.2g})'
+    return f'{word} (1 seed)'
+  return f'{word} ({found.seeds} seeds, p = {found.p:.2g})'
 
 
 class Claim(NamedTuple):

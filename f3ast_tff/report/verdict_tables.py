@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 import math
-import re
 
 from f3ast_tff.report import claims as claims_lib
 from f3ast_tff.report import frames
@@ -68,8 +67,7 @@ def _other_verdicts(claims: Sequence[claims_lib.Claim]) -> tables.Table:
       f'{names.DATASETS[claim.dataset]}, {claim.preset}',
       claim.where,
       claim.text,
-      # Seeds and p have columns of their own; that a run diverged is told.
-      re.sub(r' \(.*p = .*\)| \(1 seed\)', '', claims_lib.verdict(found)),
+      claims_lib.decision(found),  # The reasons have columns of their own.
       tables.measured(claim.differences, signed=True),
       _p(found.p),
       f'{found.wins} of {found.seeds}',
