@@ -27,6 +27,7 @@ from f3ast_tff import engine as engine_lib
 from f3ast_tff import environment as environment_lib
 from f3ast_tff import evaluation
 from f3ast_tff import failures as failures_lib
+from f3ast_tff import interrupts
 from f3ast_tff import left_out as left_out_lib
 from f3ast_tff import process as process_lib
 from f3ast_tff import run_directory
@@ -299,8 +300,9 @@ def _train(
     unit='round',
     disable=None,  # Quiet unless standard error is a terminal.
   )
-  with events.as_default(), bar:
+  with events.as_default(), bar, interrupts.kept() as check_interrupt:
     for t in bar:
+      check_interrupt()
       began = time.perf_counter()
       played = server.play(t)
       round_row = _row(played, t, engine.environment.constraint(t))

@@ -1,9 +1,11 @@
 """Tests of `training`: the pieces of a round, and short runs in process."""
 
 import dataclasses
+import signal
 import sys
 import threading
 import time
+import weakref
 
 import grpc
 import numpy as np
@@ -80,6 +82,29 @@ def test_settings_that_do_not_fit_the_task_are_told_as_such(tmp_path):
   task = engine.Task(dataset, softmax.build())
   with pytest.raises(engine.SettingsError, match='client 0 has none'):
     training.run(_config(avail='uneven'), task, tmp_path)
+
+
+@pytest.mark.filterwarnings('ignore::pytest.PytestUnraisableExceptionWarning')
+def test_ctrl_c_while_a_value_is_dropped_ends_the_run(tmp_path, monkeypatch):
+  play = server.Server.play
+
+  def interrupt_in_a_finalizer(self, round_num):
+    played = play(self, round_num)
+    if round_num == 2:
+      value = type('Value', (), {})()
+      weakref.finalize(value, signal.raise_signal, signal.SIGINT)
+      del value  # Python forgets what a finalizer raises.
+    return played
+
+  monkeypatch.setattr(server.Server, 'play', interrupt_in_a_finalizer)
+  task = engine.Task(synthetic.load(num_clients=8, seed=1), softmax.build())
+  before = signal.signal(signal.SIGINT, signal.default_int_handler)
+  try:
+    with pytest.raises(KeyboardInterrupt):
+      training.run(_config(avail='always'), task, tmp_path)
+  finally:
+    signal.signal(signal.SIGINT, before)
+  assert len(pd.read_csv(tmp_path / 'rounds.csv')) == 2  # It is whole.
 
 
 @pytest.mark.parametrize('times', [1, 9])
