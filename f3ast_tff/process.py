@@ -161,36 +161,14 @@ def _is_weighted(aggregator: Optional[Aggregator]) -> bool:
   return isinstance(aggregator, tff.aggregators.WeightedAggregationFactory)
 
 
-def _server(
+def _initialize(
   training: local_training.LocalTraining,
-  p: np.ndarray,
   initial_rates: np.ndarray,
-  server_optimizer: Optional[tff.learning.optimizers.Optimizer],
-  beta: float,
-  correlation: str,
-  aggregator: Optional[Aggregator] = None,
-) -> _Server:
-  """Returns what the server does; see `compose`."""
-  p = np.asarray(p, np.float64)
-  initial_rates = np.asarray(initial_rates, np.float64)
-  rates.check(p, beta)
-  numerator = rates.numerator(p, correlation)
-  if initial_rates.shape != p.shape:
-    raise ValueError(
-      f'initial_rates must hold one rate for each of the {p.size} clients, but '
-      f'its shape is {initial_rates.shape}.'
-    )
-  if not ((initial_rates >= 0) & (initial_rates <= 1)).all():
-    raise ValueError('initial_rates must be in [0, 1], but some are not.')
-  if server_optimizer is None:
-    server_optimizer = tff.learning.optimizers.build_sgdm(1.0)
-
+  server_optimizer: tff.learning.optimizers.Optimizer,
+  sum_updates: Optional[tff.templates.AggregationProcess],
+) -> tff.framework.ConcreteComputation:
+  """Returns the computation of the first state."""
   weights_type = training.initial_weights.type_signature.result
-  is_weighted = _is_weighted(aggregator)
-  sum_updates = None
-  if aggregator is not None:
-    weight_type = [tff.types.TensorType(np.float32)] if is_weighted else []
-    sum_updates = aggregator.create(weights_type.trainable, *weight_type)
 
   @tff.tensorflow.computation
   def initial_rates_fn():
@@ -219,7 +197,28 @@ def _server(
       )
     )
 
-  state_type = initialize.type_signature.result.member
+  return initialize
+
+
+def _server_update(
+  training: local_training.LocalTraining,
+  state_type: tff.types.StructType,
+  server_optimizer: tff.learning.optimizers.Optimizer,
+  beta: float,
+  numerator: np.ndarray,
+  is_weighted: bool,
+) -> tff.framework.ConcreteComputation:
+  """Returns lines 5 and 10 of Algorithm 1; `_step` calls them.
+
+  Args:
+    training: What clients do.
+    state_type: The type of `ServerState`.
+    server_optimizer: ServerOpt.
+    beta: The step of the rates.
+    numerator: The numerators of the terms of H, for the metrics.
+    is_weighted: Whether updates come as their weighted mean, not as a sum.
+  """
+  weights_type = state_type.global_model_weights
 
   @tff.tensorflow.computation(
     weights_type,
@@ -263,6 +262,50 @@ def _server(
     weights = tff.learning.models.ModelWeights(trainable, weights.non_trainable)
     return weights, optimizer_state, r, metrics
 
+  return server_update
+
+
+def _server(
+  training: local_training.LocalTraining,
+  p: np.ndarray,
+  initial_rates: np.ndarray,
+  server_optimizer: Optional[tff.learning.optimizers.Optimizer],
+  beta: float,
+  correlation: str,
+  aggregator: Optional[Aggregator] = None,
+) -> _Server:
+  """Returns what the server does; see `compose`."""
+  p = np.asarray(p, np.float64)
+  initial_rates = np.asarray(initial_rates, np.float64)
+  rates.check(p, beta)
+  numerator = rates.numerator(p, correlation)
+  if initial_rates.shape != p.shape:
+    raise ValueError(
+      f'initial_rates must hold one rate for each of the {p.size} clients, but '
+      f'its shape is {initial_rates.shape}.'
+    )
+  if not ((initial_rates >= 0) & (initial_rates <= 1)).all():
+    raise ValueError('initial_rates must be in [0, 1], but some are not.')
+  if server_optimizer is None:
+    server_optimizer = tff.learning.optimizers.build_sgdm(1.0)
+
+  weights_type = training.initial_weights.type_signature.result
+  is_weighted = _is_weighted(aggregator)
+  sum_updates = None
+  if aggregator is not None:
+    weight_type = [tff.types.TensorType(np.float32)] if is_weighted else []
+    sum_updates = aggregator.create(weights_type.trainable, *weight_type)
+  initialize = _initialize(
+    training, initial_rates, server_optimizer, sum_updates
+  )
+  server_update = _server_update(
+    training,
+    initialize.type_signature.result.member,
+    server_optimizer,
+    beta,
+    numerator,
+    is_weighted,
+  )
   return _Server(initialize, server_update, sum_updates)
 
 
