@@ -84,7 +84,6 @@ def test_settings_that_do_not_fit_the_task_are_told_as_such(tmp_path):
     training.run(_config(avail='uneven'), task, tmp_path)
 
 
-@pytest.mark.filterwarnings('ignore::pytest.PytestUnraisableExceptionWarning')
 def test_ctrl_c_while_a_value_is_dropped_ends_the_run(tmp_path, monkeypatch):
   play = server.Server.play
 
@@ -96,6 +95,10 @@ def test_ctrl_c_while_a_value_is_dropped_ends_the_run(tmp_path, monkeypatch):
       del value  # Python forgets what a finalizer raises.
     return played
 
+  forgotten = []
+  monkeypatch.setattr(
+    sys, 'unraisablehook', lambda e: forgotten.append(e.exc_type)
+  )
   monkeypatch.setattr(server.Server, 'play', interrupt_in_a_finalizer)
   task = engine.Task(synthetic.load(num_clients=8, seed=1), softmax.build())
   before = signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -104,6 +107,7 @@ def test_ctrl_c_while_a_value_is_dropped_ends_the_run(tmp_path, monkeypatch):
       training.run(_config(avail='always'), task, tmp_path)
   finally:
     signal.signal(signal.SIGINT, before)
+  assert KeyboardInterrupt in forgotten  # Else this shows nothing.
   assert len(pd.read_csv(tmp_path / 'rounds.csv')) == 2  # It is whole.
 
 
