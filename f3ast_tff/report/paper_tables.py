@@ -97,6 +97,11 @@ def _by_avail(
   note = _HOW + (_GAIN if has_gain else '. It acts as a server learning rate.')
   if preset == 'compact' and has_gain:
     note += " The paper's numbers are of larger models and more rounds."
+  if metric in ('loss', 'user_loss'):
+    note += (
+      " On Shakespeare ours are means over characters; the paper's seem to "
+      'count padding, too, which makes them smaller.'
+    )
   return tables.Table(
     name=f'{metric.replace("_", "-")}-{preset}',
     title=f'{names.METRICS[metric].capitalize()}, {names.SIZES[preset]}',

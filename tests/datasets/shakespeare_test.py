@@ -192,6 +192,8 @@ def test_real_data_has_all_clients_and_sequences():
   assert np.count_nonzero(x == shakespeare.BEGIN) == 16_068
   test_begins = dataset.test['x'] == shakespeare.BEGIN
   assert np.count_nonzero(test_begins) == 2_356
+  # By which the report turns a mean over characters into one over positions.
+  assert np.count_nonzero(dataset.test['y']) == 338_974
 
 
 @_needs_data

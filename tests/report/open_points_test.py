@@ -17,7 +17,7 @@ def _found(all_results):
 
 def test_nothing_run():
   found = _found([])
-  assert len(found) == 8
+  assert len(found) == 9
   assert found['Uneven on CIFAR-100'] == 'Not run yet.'
 
 
@@ -38,6 +38,7 @@ def test_findings_by_hand():
     *seeds('synthetic', 'uneven', [0.6], 'rate_init=p', weights=2.5),
     *seeds('synthetic', 'smartphones', [0.5, 0.5]),
     *seeds('synthetic', 'smartphones', [0.4, 0.5], 'protocol=uncorrelated_h'),
+    *seeds('shakespeare', 'home_devices', [0.5, 0.6], loss=1.42),
     short,
   ])
   assert 'by at most 0.0030' in found['Uneven on CIFAR-100']
@@ -49,6 +50,9 @@ def test_findings_by_hand():
   assert 'F3AST -0.050 (2 seeds)' in correlated
   few = found['Fewer than K clients available, or none']
   assert 'Scarce 10.0% of rounds (2 empty)' in few
+  # 1.42 times 338,974 characters in 439,200 positions is 1.096.
+  losses = found['Over what a loss on Shakespeare is a mean']
+  assert losses.endswith('are: Home-devices: F3AST 1.10.')
   # The last test is .01 above the mean of the last 100 rounds.
   assert 'by 0.010 on average' in found['What a number in a table is']
 
