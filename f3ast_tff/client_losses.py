@@ -18,6 +18,10 @@ from f3ast_tff import packed_training
 from f3ast_tff import packing
 from f3ast_tff.models import functional
 
+# How many examples go through a model at a time. More would make sequences of
+# unlike length wait for each other, and hardly be faster.
+_BATCH_SIZE = 64
+
 # Maps (weights, what a participant brings) to a vector with the losses of its
 # clients at their indices, 0 elsewhere.
 _Report = Callable[[Any, Any], tf.Tensor]
@@ -146,97 +150,74 @@ def on_datasets(
   )
 
 
-def _on_packed(
+def _collect_packed(
+  losses: Callable[[Any, Any, tf.Tensor], tf.Tensor],
   model: tff.learning.models.FunctionalModel,
-  num_clients: int,
   layout: packing.Layout,
-  batch_size: int,
-  start_and_step: Callable[[Any, Any], tuple[Any, Callable]],
-  mean_loss: Callable[[Any], tf.Tensor],
 ) -> tff.framework.ConcreteComputation:
-  """Builds the losses of packed clients, each from a fold over its batches.
-
-  Args:
-    model: The model.
-    num_clients: N.
-    layout: The layout of the clients' examples.
-    batch_size: The batch size with which clients are packed.
-    start_and_step: Maps (trainable, non-trainable) weights to what
-      `packed_training.fold_clients` calls so.
-    mean_loss: Maps what a client has in the end to its mean loss.
-
-  Returns:
-    The computation.
-  """
-  weights_type = local_training.initial_weights_of(model).type_signature.result
-
-  def losses(trainable, non_trainable, packed):
-    start, step = start_and_step(trainable, non_trainable)
-
-    def finish(totals, own, index, weight):
-      del weight
-      return totals + _at(index, mean_loss(own), num_clients)
-
-    return packed_training.fold_clients(
-      packed,
-      layout,
-      batch_size,
-      start,
-      step,
-      finish,
-      tf.zeros([num_clients]),
-    )
+  """Returns the computation that gathers what packed arrays report."""
 
   def report(weights, packed):
     return tf.function(losses)(
       tuple(weights.trainable), tuple(weights.non_trainable), packed
     )
 
-  return _collect(report, weights_type, packed_training.packed_type(layout))
+  return _collect(
+    report,
+    local_training.initial_weights_of(model).type_signature.result,
+    packed_training.packed_type(layout),
+  )
 
 
 def on_packed(
-  model: functional.Model,
-  num_clients: int,
-  layout: packing.Layout,
-  batch_size: int,
+  model: functional.Model, num_clients: int, layout: packing.Layout
 ) -> tff.framework.ConcreteComputation:
   """Builds the losses of packed clients.
+
+  Whose an example is matters only to the sums, so the examples of all clients
+  of an array go through the model together, those of like length in a batch.
 
   Args:
     model: The model.
     num_clients: N.
     layout: The layout of the clients' examples.
-    batch_size: The batch size with which clients are packed.
 
   Returns:
-    A computation of (model weights at the server, list of packed arrays) that
-    returns the mean loss of each client at its index, 0 elsewhere.
+    A computation of (model weights at the server, list of arrays packed with
+    batches of 1) that returns the mean loss of each client at its index, 0
+    elsewhere.
   """
 
-  def start_and_step(trainable, non_trainable):
-    def step(own, batch):
+  def losses(trainable, non_trainable, packed):
+    clients, fields, owners = packed_training.read_examples(packed, layout)
+    if model.length is not None:
+      order = tf.argsort(model.length(fields['x']), stable=True)
+      fields, owners = tf.nest.map_structure(
+        lambda all_: tf.gather(all_, order), (fields, owners)
+      )
+    num_examples = tf.shape(owners)[0]
+
+    def add(first, sums):
+      batch = slice(first, first + _BATCH_SIZE)
       output = model.functional.predict_on_batch(
-        (trainable, non_trainable), batch.fields['x'], training=False
+        (trainable, non_trainable), fields['x'][batch], training=False
       )
-      values, _, counts = model.per_example(output, batch.fields['y'])
-      # Not a product, because a row that only fills up may have any loss.
-      is_example = batch.mask > 0
-      return (
-        own[0] + tf.reduce_sum(tf.where(is_example, values, 0.0)),
-        own[1] + tf.reduce_sum(tf.where(is_example, counts, 0.0)),
+      values, _, counts = model.per_example(output, fields['y'][batch])
+      of_clients = tf.math.unsorted_segment_sum(
+        tf.stack([values, counts], axis=1), owners[batch], tf.shape(clients)[0]
       )
+      return first + _BATCH_SIZE, sums + of_clients
 
-    return (tf.constant(0.0), tf.constant(0.0)), step
+    _, sums = tf.while_loop(
+      lambda first, _: first < num_examples,
+      add,
+      (tf.constant(0), tf.zeros([tf.shape(clients)[0], 2])),
+      parallel_iterations=1,
+    )
+    means = tf.math.divide_no_nan(sums[:, 0], sums[:, 1])
+    return tf.scatter_nd(clients[:, None], means, [num_clients])
 
-  return _on_packed(
-    model.functional,
-    num_clients,
-    layout,
-    batch_size,
-    start_and_step,
-    lambda own: tf.math.divide_no_nan(*own),
-  )
+  return _collect_packed(losses, model.functional, layout)
 
 
 def during_training(
@@ -256,16 +237,23 @@ def during_training(
     batch_size: The size of a local batch.
 
   Returns:
-    A computation as that of `on_packed`.
+    A computation as that of `on_packed`, of arrays packed with that batch size.
   """
-  return _on_packed(
-    model,
-    num_clients,
-    layout,
-    batch_size,
-    lambda trainable, non_trainable: (
+
+  def losses(trainable, non_trainable, packed):
+    def finish(totals, own, index, weight):
+      del weight
+      loss = tf.math.divide_no_nan(own.loss_sum, own.num_examples)
+      return totals + _at(index, loss, num_clients)
+
+    return packed_training.fold_clients(
+      packed,
+      layout,
+      batch_size,
       packed_training.untrained(client_optimizer, trainable),
       packed_training.local_step(model, client_optimizer, non_trainable),
-    ),
-    lambda own: tf.math.divide_no_nan(own.loss_sum, own.num_examples),
-  )
+      finish,
+      tf.zeros([num_clients]),
+    )
+
+  return _collect_packed(losses, model, layout)

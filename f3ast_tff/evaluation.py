@@ -96,10 +96,13 @@ def build_evaluator(
     return tf.stack(model.per_example(output, y))
 
   x, y = dataset.test['x'], dataset.test['y']
+  lengths = None if model.length is None else model.length(x).numpy()
 
   def evaluate(weights: tuple, rows: Optional[np.ndarray] = None) -> Metrics:
     if rows is None:
       rows = np.arange(len(y))
+    if lengths is not None:
+      rows = rows[np.argsort(lengths[rows], kind='stable')]
     sums = [
       evaluate_batch(weights, x[batch], y[batch]).numpy()
       for batch in np.split(rows, range(batch_size, len(rows), batch_size))

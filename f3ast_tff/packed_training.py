@@ -35,6 +35,15 @@ def packed_type(layout: packing.Layout) -> tff.types.TensorType:
   return tff.types.TensorType(np.uint8, [None, layout.width])
 
 
+def _read_clients(packed: tf.Tensor) -> tf.Tensor:
+  """Returns a row of four numbers for each client: see `packing.CLIENT`."""
+  num_clients = tf.bitcast(packed[0, :4], tf.int32)
+  table = tf.slice(
+    packed, [1, 0], [num_clients, packing.CLIENT.itemsize]
+  )
+  return tf.bitcast(tf.reshape(table, [-1, 4, 4]), tf.int32)
+
+
 def _read_batches(
   packed: tf.Tensor,
   num_clients: tf.Tensor,
@@ -87,11 +96,8 @@ def fold_clients(
   Returns:
     The totals after the last client.
   """
-  num_clients = tf.bitcast(packed[0, :4], tf.int32)
-  table = tf.slice(
-    packed, [1, 0], [num_clients, packing.CLIENT.itemsize]
-  )
-  table = tf.bitcast(tf.reshape(table, [-1, 4, 4]), tf.int32)
+  table = _read_clients(packed)
+  num_clients = tf.shape(table)[0]
   batches = _read_batches(packed, num_clients, layout, batch_size)
 
   def train_client(number, totals):
@@ -114,6 +120,33 @@ def fold_clients(
     parallel_iterations=1,
   )
   return totals
+
+
+class Examples(NamedTuple):
+  """All examples of an array.
+
+  Attributes:
+    clients: The indices of its clients.
+    fields: The fields of the examples, by name.
+    owners: Whose each example is: a place in `clients`.
+  """
+
+  clients: tf.Tensor
+  fields: collections.OrderedDict[str, tf.Tensor]
+  owners: tf.Tensor
+
+
+def read_examples(packed: tf.Tensor, layout: packing.Layout) -> Examples:
+  """Reads an array that was packed with batches of 1."""
+  table = _read_clients(packed)
+  num_clients = tf.shape(table)[0]
+  batches = _read_batches(packed, num_clients, layout, batch_size=1)
+  clients, _, first, end = tf.unstack(table, axis=1)
+  return Examples(
+    clients,
+    tf.nest.map_structure(lambda field: field[:, 0], batches.fields),
+    tf.repeat(tf.range(num_clients), end - first),
+  )
 
 
 def check_loss_is_weighted_mean(

@@ -12,6 +12,7 @@ from f3ast_tff import client_optimizers
 from f3ast_tff import local_training
 from f3ast_tff import packing
 from f3ast_tff.datasets import synthetic
+from f3ast_tff.models import character_lstm
 from f3ast_tff.models import softmax
 
 _DATA = synthetic.load(num_clients=4, seed=1)
@@ -36,11 +37,14 @@ def _mean_loss(weights, examples):
   return -log_p[np.arange(len(log_p)), examples['y']].mean()
 
 
-def _packed(index, examples=None, batch_size=_BATCH):
+def _member(index, examples=None):
   examples = _EXAMPLES[index] if examples is None else examples
-  rows = packing.to_rows(_LAYOUT, examples)
-  member = packing.Member(rows, index, 0.0)
-  return packing.pack([member], _LAYOUT, batch_size)
+  rows = packing.to_rows(packing.layout_of(examples), examples)
+  return packing.Member(rows, index, 0.0)
+
+
+def _packed(*members, batch_size=1):
+  return packing.pack(members, _LAYOUT, batch_size)
 
 
 def _model_weights(weights):
@@ -48,18 +52,45 @@ def _model_weights(weights):
 
 
 def test_losses_of_packed_clients_by_hand():
-  losses_of = client_losses.on_packed(softmax.build(), 4, _LAYOUT, _BATCH)
-  absent = packing.pack([], _LAYOUT, _BATCH)
-  got = losses_of(_model_weights(_weights()), [_packed(3), absent, _packed(1)])
-  expected = [_mean_loss(_weights(), _EXAMPLES[k]) for k in (1, 3)]
-  np.testing.assert_allclose(got[[1, 3]], expected, rtol=1e-5)
-  np.testing.assert_array_equal(got[[0, 2]], [0, 0])
+  losses_of = client_losses.on_packed(softmax.build(), 4, _LAYOUT)
+  # The two of the last array have 90 examples or more, in batches of 64: one
+  # batch holds examples of both.
+  arrays = [_packed(_member(3)), _packed(), _packed(_member(2), _member(1))]
+  got = losses_of(_model_weights(_weights()), arrays)
+  expected = [_mean_loss(_weights(), _EXAMPLES[k]) for k in (1, 2, 3)]
+  np.testing.assert_allclose(got[1:], expected, rtol=1e-5)
+  assert got[0] == 0
+
+
+def test_sequences_of_all_lengths_go_through_the_model_in_order_of_length():
+  model = character_lstm.build(variant='compact')
+  rng = np.random.default_rng(5)
+  rows = rng.integers(1, 90, (100, 81)).astype(np.uint8)
+  lengths = rng.integers(2, 82, 100)
+  rows[np.arange(81) >= lengths[:, None]] = 0
+  examples = [
+    {'x': part[:, :-1], 'y': part[:, 1:]} for part in (rows[:30], rows[30:])
+  ]
+  layout = packing.layout_of(examples[0])
+  members = [_member(k, examples[k]) for k in (0, 1)]
+  losses_of = client_losses.on_packed(model, 2, layout)
+  weights = model.functional.initial_weights
+  array = packing.pack(members, layout, 1)
+  got = losses_of(_model_weights(weights[0]), [array])
+
+  def mean_loss(x, y):
+    # One client at a time, in the pass for training, which leaves nothing out.
+    logits = model.functional.predict_on_batch(weights, x, training=True)
+    return model.functional.loss(logits, y)
+
+  np.testing.assert_allclose(got, [mean_loss(**e) for e in examples], rtol=1e-5)
 
 
 def test_a_loss_that_is_not_finite_stays_with_its_client():
-  losses_of = client_losses.on_packed(softmax.build(), 4, _LAYOUT, _BATCH)
+  losses_of = client_losses.on_packed(softmax.build(), 4, _LAYOUT)
   bad = {**_EXAMPLES[2], 'x': np.full_like(_EXAMPLES[2]['x'], np.nan)}
-  got = losses_of(_model_weights(_weights()), [_packed(2, bad), _packed(0)])
+  array = _packed(_member(2, bad), _member(0))
+  got = losses_of(_model_weights(_weights()), [array])
   assert np.isnan(got[2])
   np.testing.assert_allclose(
     got[0], _mean_loss(_weights(), _EXAMPLES[0]), rtol=1e-5
@@ -67,9 +98,9 @@ def test_a_loss_that_is_not_finite_stays_with_its_client():
 
 
 def test_an_empty_client_has_loss_0():
-  losses_of = client_losses.on_packed(softmax.build(), 4, _LAYOUT, _BATCH)
+  losses_of = client_losses.on_packed(softmax.build(), 4, _LAYOUT)
   nothing = {name: array[:0] for name, array in _EXAMPLES[0].items()}
-  got = losses_of(_model_weights(_weights()), [_packed(0, nothing)])
+  got = losses_of(_model_weights(_weights()), [_packed(_member(0, nothing))])
   np.testing.assert_array_equal(got, np.zeros(4))
 
 
@@ -101,7 +132,8 @@ def test_losses_during_training_by_hand():
     _LAYOUT,
     _BATCH,
   )
-  got = losses_of(_model_weights(_weights()), [_packed(0, examples)])
+  array = _packed(_member(0, examples), batch_size=_BATCH)
+  got = losses_of(_model_weights(_weights()), [array])
   np.testing.assert_allclose(got[0], total / 45, rtol=1e-5)
 
 

@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 from f3ast_tff import evaluation
+from f3ast_tff.datasets import shakespeare
 from f3ast_tff.datasets import synthetic
+from f3ast_tff.models import character_lstm
 from f3ast_tff.models import softmax
 
 
@@ -50,11 +52,28 @@ def test_evaluator_equals_numpy_and_does_not_depend_on_the_batch():
     )
 
 
+def test_sequences_in_order_of_length_give_what_they_give_alone():
+  dataset = shakespeare.load('sample')
+  model = character_lstm.build(variant='compact')
+  weights = model.functional.initial_weights
+  rows = np.arange(0, len(dataset.test_owner), 2)
+  x, y = dataset.test['x'][rows], dataset.test['y'][rows]
+  lengths = (x != 0).sum(axis=1)
+  assert len(set(lengths)) > 2 and (np.diff(lengths) < 0).any()
+  # The pass for training goes on to the end of each sequence.
+  logits = model.functional.predict_on_batch(weights, x, training=True)
+  sums = np.array(model.per_example(logits, y), float)
+  expected = evaluation.averages(*sums, dataset.test_owner[rows])
+  evaluate = evaluation.build_evaluator(model, dataset, batch_size=3)
+  np.testing.assert_allclose(evaluate(weights, rows), expected, rtol=1e-5)
+
+
 def test_subset_is_fixed_and_the_evaluator_uses_it():
   dataset = synthetic.load(num_clients=6, seed=2)
   total = len(dataset.test_owner)
   rows = evaluation.subset(total, 30, seed=4)
-  assert len(set(rows)) == 30 and rows.max() < total
+  assert len(set(rows)) == 30 and total / 2 < rows.max() < total
+  assert (rows != evaluation.subset(total, 30, seed=5)).any()
   np.testing.assert_array_equal(rows, evaluation.subset(total, 30, seed=4))
   assert evaluation.subset(total, 0, seed=4) is None
   assert evaluation.subset(total, total, seed=4) is None

@@ -9,7 +9,8 @@ same distributions.
 
 Token 0 is padding. It follows the text of a sequence and never precedes any, so
 no output that counts depends on it. What the model says at padding means
-nothing: TFF's Keras model repeats its last output there, this one goes on.
+nothing: TFF's Keras model repeats its last output there, this one goes on when
+it trains; else it stops after the longest text of a batch and says 0.
 
 Loss and accuracy count the characters of y that are not padding, as TFF's own
 accuracy does: letters, out-of-vocabulary characters and the end of a snippet
@@ -85,7 +86,13 @@ def build(seed: int = 0, variant: str = 'paper') -> functional.Model:
     forward=_forward,
     per_example=per_example,
     input_spec=(tokens, tokens),
+    length=length,
   )
+
+
+def length(x: Any) -> tf.Tensor:
+  """Returns how many tokens of each sequence are not padding."""
+  return tf.math.count_nonzero(x, axis=1, dtype=tf.int32)
 
 
 def per_example(
@@ -118,13 +125,21 @@ def _forward(weights: Any, x: tf.Tensor, training: bool) -> tf.Tensor:
   """Returns logits [batch, time, tokens] for tokens x [batch, time]."""
   (embedding, *layers, out_kernel, out_bias), _ = weights
   tokens = tf.transpose(tf.cast(x, tf.int32))
+  if not training:
+    # Tests come in order of length. Batches of training are drawn at random,
+    # and nearly all of them have a full sequence.
+    longest = tf.maximum(tf.reduce_max(length(x)), 1)
+    tokens = tokens[: -(-longest // _BLOCK) * _BLOCK]
   # A product, not tf.gather, so that optimizers see a dense gradient.
   h = _multiply(tf.one_hot(tokens, NUM_TOKENS), embedding)
   for i in range(0, len(layers), 3):
     kernel, recurrent_kernel, bias = layers[i : i + 3]
     layer = _widen(kernel), _widen(recurrent_kernel), _widen(bias[None])
     h = _lstm(h, *layer) if training else _run(h, *layer, outputs_only=True)[0]
-  return tf.transpose(_multiply(h, out_kernel) + out_bias, [1, 0, 2])
+  logits = _multiply(h, out_kernel) + out_bias
+  left_out = SEQUENCE_LENGTH - tf.shape(logits)[0]
+  logits = tf.pad(logits, [[0, left_out], [0, 0], [0, 0]])
+  return tf.transpose(logits, [1, 0, 2])
 
 
 # Initial weights.
@@ -170,24 +185,22 @@ def _multiply(
   sequence: tf.Tensor, matrix: tf.Tensor, transpose: bool = False
 ) -> tf.Tensor:
   """Returns the product of each vector of a sequence with a matrix."""
-  time, _, size = sequence.shape
-  vectors = tf.reshape(sequence, [-1, size])
+  vectors = tf.reshape(sequence, [-1, sequence.shape[2]])
   product = tf.matmul(vectors, matrix, transpose_b=transpose)
-  return tf.reshape(product, [time, tf.shape(sequence)[1], product.shape[1]])
+  time, batch_size, _ = tf.unstack(tf.shape(sequence))
+  return tf.reshape(product, [time, batch_size, product.shape[1]])
 
 
 def _to_blocks(sequence: tf.Tensor) -> tf.Tensor:
   """Returns a sequence as [blocks, time in a block, batch, size]."""
-  time, _, size = sequence.shape
   batch_size = tf.shape(sequence)[1]
-  return tf.reshape(sequence, [time // _BLOCK, _BLOCK, batch_size, size])
+  return tf.reshape(sequence, [-1, _BLOCK, batch_size, sequence.shape[2]])
 
 
 def _from_blocks(blocks: tf.TensorArray, size: int) -> tf.Tensor:
   """Returns the sequence of blocks that were written one by one."""
   stacked = blocks.stack()
-  batch_size = tf.shape(stacked)[2]
-  return tf.reshape(stacked, [stacked.shape[0] * _BLOCK, batch_size, size])
+  return tf.reshape(stacked, [-1, tf.shape(stacked)[2], size])
 
 
 def _run(
@@ -211,7 +224,7 @@ def _run(
   """
   units = recurrent_kernel.shape[0]
   projected = _to_blocks(_multiply(inputs, kernel) + bias)
-  num_blocks = projected.shape[0]
+  num_blocks = tf.shape(projected)[0]
 
   def step(h: Any, c: Any, projection: Any) -> tuple[tf.Tensor, ...]:
     z = projection + tf.matmul(h, recurrent_kernel)
@@ -300,7 +313,7 @@ def _lstm(
     sequences = [
       _to_blocks(sequence) for sequence in (dh, dc_by_dh, dz_by_dc_and_dh, f)
     ]
-    num_blocks = sequences[0].shape[0]
+    num_blocks = tf.shape(sequences[0])[0]
 
     def run_block(
       block: Any, dh_after: Any, dc_after: Any, dz_blocks: Any

@@ -8,7 +8,7 @@ loss and accuracy per client.
 
 from collections.abc import Callable
 import dataclasses
-from typing import Any
+from typing import Any, Optional
 
 import tensorflow as tf
 import tensorflow_federated as tff
@@ -23,10 +23,14 @@ class Model:
     per_example: Maps (output, y) to three vectors with one entry per example:
       the sum of the losses, of the correct predictions, and the number of
       predictions (1 for classification; characters for language models).
+    length: Maps x, an array or a tensor, to the length of each example, for a
+      model whose forward pass takes as long as the longest of its batch: tests
+      take examples of like length together. None if length does not matter.
   """
 
   functional: tff.learning.models.FunctionalModel
   per_example: Callable[[Any, Any], tuple[tf.Tensor, tf.Tensor, tf.Tensor]]
+  length: Optional[Callable[[Any], tf.Tensor]] = None
 
   @property
   def num_parameters(self) -> int:
@@ -39,6 +43,7 @@ def build(
   forward: Callable[[Any, Any, bool], Any],
   per_example: Callable[[Any, Any], tuple[tf.Tensor, tf.Tensor, tf.Tensor]],
   input_spec: tuple[Any, Any],
+  length: Optional[Callable[[Any], tf.Tensor]] = None,
 ) -> Model:
   """Builds a model from a forward pass and per-example metrics.
 
@@ -47,6 +52,7 @@ def build(
     forward: Maps (weights, x, training) to outputs.
     per_example: See `Model`.
     input_spec: `tf.TensorSpec`s of a batch (x, y).
+    length: See `Model`.
 
   Returns:
     The model.
@@ -66,7 +72,7 @@ def build(
     loss_fn=loss,
     input_spec=input_spec,
   )
-  return Model(functional, per_example)
+  return Model(functional, per_example, length)
 
 
 def cross_entropy(

@@ -228,6 +228,23 @@ def test_training_and_evaluation_agree(run, weights, predict):
   np.testing.assert_allclose(logits, predict(x), atol=1e-5)
 
 
+def test_evaluation_stops_after_the_longest_text(run, weights, predict):
+  # 18 tokens are in the first four blocks of five steps.
+  x, y = _batch(18, 3, 1)
+  logits, _, _ = run(weights, x, y, tf.ones(3))
+  got = predict(x)
+  assert got.shape == (3, 80, 90)
+  np.testing.assert_allclose(got[:, :20], logits[:, :20], atol=1e-5)
+  np.testing.assert_array_equal(got[:, 20:], np.zeros((3, 60, 90)))
+
+
+def test_length_and_evaluation_of_next_to_nothing(predict):
+  x, _ = _batch(81, 3, 0)
+  assert character_lstm.length(x).numpy().tolist() == [80, 3, 0]
+  assert predict(x[2:]).shape == (1, 80, 90)
+  assert predict(x[:0]).shape == (0, 80, 90)
+
+
 @pytest.mark.parametrize('jit_compile', [False, True])
 def test_batches_may_have_an_unknown_size_or_be_compiled(compact, jit_compile):
   model = compact.functional
