@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 import dataclasses
 import fnmatch
+import hashlib
 import pathlib
 from typing import Any, NamedTuple, Optional
 
@@ -32,7 +33,8 @@ class Cell:
     return self.key.name
 
   @property
-  def _is_large(self) -> bool:
+  def is_large(self) -> bool:
+    """Whether it fills two cores by itself."""
     return self.key.dataset != 'synthetic' and self.key.preset == 'paper'
 
   @property
@@ -46,7 +48,7 @@ class Cell:
       'seed': self.key.seed,
       # The same on every machine. Two runs fill two cores better than one
       # does, but two of the large models would take much memory.
-      'parallel_clients': 2 if self._is_large else 1,
+      'parallel_clients': 2 if self.is_large else 1,
     }
 
   @property
@@ -118,13 +120,23 @@ def shard(cells: Sequence[Cell], text: str) -> list[Cell]:
     text: `i/n`, with i from 1 to n.
 
   Returns:
-    Every n-th cell, so that parts take about the same time.
+    About an n-th of the cells, methods and conditions mixed, so that parts take
+    about the same time. A cell that needs another's result is in its part.
   """
+
+  def first(cell: Cell) -> str:
+    return cell.match.name if cell.match else cell.name
+
   parts = text.split('/')
   if len(parts) == 2 and all(part.isdecimal() for part in parts):
     i, n = map(int, parts)
     if 1 <= i <= n:
-      return list(cells[i - 1 :: n])
+      mixed = sorted(
+        set(map(first, cells)),
+        key=lambda name: hashlib.sha1(name.encode()).digest(),
+      )
+      part = set(mixed[i - 1 :: n])
+      return [cell for cell in cells if first(cell) in part]
   raise ValueError(f'shard must be i/n with i from 1 to n, but it is {text!r}.')
 
 

@@ -99,6 +99,13 @@ def config_from_flags() -> config_lib.Config:
   return config_lib.Config(**{name: flags.FLAGS[name].value for name in names})
 
 
+def before_tensorflow(verbose: bool = False) -> None:
+  """Sets what TensorFlow reads when it is imported, later than here."""
+  os.environ['TF_CPP_MIN_LOG_LEVEL'] = '0' if verbose else '3'
+  # oneDNN halves the time of a test on images.
+  os.environ.setdefault('TF_ENABLE_ONEDNN_OPTS', '1')
+
+
 def here(path: str) -> pathlib.Path:
   """Returns a path of the user's, who may stand elsewhere than the program."""
   # `bazel run` starts programs elsewhere and leaves the place in this variable.
@@ -171,6 +178,9 @@ def _parse_flags_or_help(name: str, argv: Sequence[str]) -> list[str]:
     what = sys.modules['__main__'].__doc__ or ''
     some_flags = flags.FLAGS.get_key_flags_for_module(argv[0])
     program = f'python -m experiments.{name}'
+    here_, there = (pathlib.Path(f).resolve() for f in (__file__, argv[0]))
+    if here_.parent != there.parent:
+      program = f'python {argv[0]}'  # A program of the user's own.
     print(help_lib.text(program, what, some_flags))
     sys.exit(0)
   return parse_flags(argv)
@@ -200,10 +210,7 @@ def run(
     verbose = verbosity.present and verbosity.value >= logging.INFO
     if not verbosity.present:
       logging.set_verbosity(logging.WARNING)
-    # TensorFlow reads these when it is imported, which is below. oneDNN halves
-    # the time of a test on images.
-    os.environ['TF_CPP_MIN_LOG_LEVEL'] = '0' if verbose else '3'
-    os.environ.setdefault('TF_ENABLE_ONEDNN_OPTS', '1')
+    before_tensorflow(verbose)
     with one_sentence(ValueError, 2):
       config = config_from_flags().resolve(learning_rates)
       workers = addresses.parse(_WORKERS.value)
@@ -214,9 +221,9 @@ def run(
     folder = _folder(name, settings)
     with one_sentence(run_directory.RunDirectoryError, 2):
       with run_directory.claim(folder, settings, _RESUME.value):
-        with one_sentence(ValueError, 2):
-          task = _with_tff(build_task, config)
         try:
+          with one_sentence(ValueError, 2):
+            task = _with_tff(build_task, config)
           _train(config, task, folder, verbose, workers)
         except KeyboardInterrupt:
           fail(f'interrupted; --resume goes on with {folder}.', 130)

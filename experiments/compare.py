@@ -40,7 +40,14 @@ def main(argv: Sequence[str]) -> None:
         f'There is no folder {output.parent} for the picture; make it, or name '
         'another --output.'
       )
-    print(report(folders, _TITLE.value, output))
+    try:
+      print(report(folders, _TITLE.value, output))
+    except OSError as error:
+      cli.fail(
+        f'cannot write the picture {output} ({error.strerror}); make room, or '
+        'name another --output.',
+        2,
+      )
 
 
 def report(

@@ -124,14 +124,14 @@ def run(
     jobs: How many at a time.
 
   Returns:
-    Whether none of them failed.
+    Whether all have a result now.
   """
   try:
     outcome = grid.run(cells, places, jobs)
   except KeyboardInterrupt:
     cli.fail('interrupted; the same command goes on.', 130)
   for line in outcome.waiting:
-    print(line, file=sys.stderr)
+    print(f'error: {line}, which is not among the cells.', file=sys.stderr)
   for line in outcome.failed:
     print(f'error: {line}', file=sys.stderr)
   if outcome.failed:
@@ -140,4 +140,4 @@ def run(
       'tries them again.',
       file=sys.stderr,
     )
-  return not outcome.failed
+  return not outcome.failed and not outcome.waiting

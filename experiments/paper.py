@@ -114,13 +114,16 @@ def _main(
   if _REPORT_ONLY.value:
     grid_report.write(places, every, output)
     return
+  finished = scratch / 'finished'
+  is_new = _FROM_SCRATCH.value and finished.exists()
   if _DRY_RUN.value:
+    if is_new:  # What is there would be moved aside.
+      places = places._replace(runs=finished, results=finished)
     print(plan.text(chosen, places, _JOBS.value))
     return
   if not _FROM_SCRATCH.value:
     _check_code_is_named()
-  finished = scratch / 'finished'
-  if _FROM_SCRATCH.value and finished.exists():
+  if is_new:
     grid_report.keep_once_more(scratch)
   all_well = grid_report.run(chosen, places, _JOBS.value)
   # Parts of a job array would write one report at the same time, and change

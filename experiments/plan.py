@@ -9,7 +9,8 @@ from f3ast_tff.report import frames
 from f3ast_tff.report import results
 
 # Seconds a round, tests included, with two runs at a time on 2 cores (AMD EPYC)
-# but for the large models, which run alone. Only until a cell has been timed.
+# but for the large models, which were timed alone. Only until a cell has been
+# timed.
 _SECONDS_PER_ROUND = {
   ('paper', 'synthetic'): 0.08,
   ('paper', 'cifar100'): 24.0,
@@ -70,7 +71,7 @@ def text(
     Lines, the last one with the sum.
   """
   known = seconds_known(frames.values(results.read_all(places.results)))
-  lines, total, num_left = [], 0.0, 0
+  lines, total, span, num_left = [], 0.0, 0.0, 0
   for cell in cells:
     ready = cells_lib.resolve(cell, places)
     done = cells_lib.rounds_done(places.folder(cell))
@@ -79,6 +80,8 @@ def text(
     else:
       seconds = estimate(cell, known) * (1 - min(1.0, done / cell.rounds))
       total += seconds
+      # Two large ones at a time take as long as one after the other.
+      span += seconds if cell.is_large else seconds / jobs
       num_left += 1
       state = f'{_duration(seconds)} to run'
       if ready is None and cell.match is not None:
@@ -88,7 +91,7 @@ def text(
     lines += [f'{cell.name}: {state}', f'  {(ready or cell).command}']
   lines.append(
     f'{len(cells)} cells, {num_left} to run: about {_duration(total)} of work, '
-    f'{_duration(total / jobs)} with --jobs={jobs} if there are cores for it'
+    f'{_duration(span)} with --jobs={jobs} if there are cores for it'
   )
   return '\n'.join(lines)
 

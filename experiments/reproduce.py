@@ -39,6 +39,11 @@ _SEEDS = flags.DEFINE_integer(
 def main(argv: Sequence[str]) -> None:
   """Runs the cells and makes the table, the picture and the report."""
   del argv
+  with cli.one_sentence(ValueError, 2):
+    _main()
+
+
+def _main() -> None:
   name = f'reproduce-{_ROUNDS.value}rounds-{_SEEDS.value}seeds'
   output = cli.here('runs') / name
   cells = paper_cells.main_grid(

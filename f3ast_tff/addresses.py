@@ -72,5 +72,6 @@ def check_reachable(
       reason = error.strerror or str(error)
       raise ValueError(
         f'The worker {address} cannot be reached ({reason}); start it there '
-        f'with "python -m f3ast_tff.worker", or leave it out of --workers.'
+        f'with "python -m f3ast_tff.worker --host=ADDRESS", or leave it out of '
+        '--workers.'
       ) from error

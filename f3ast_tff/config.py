@@ -204,7 +204,7 @@ class Config:
         f'num_candidates must be at least K for Power-of-Choice, but it is '
         f'{self.num_candidates} and K is up to {constraint.maximum}.'
       )
-    if constraint.maximum == 0:
+    if constraint.mean == 0:
       raise ValueError(
         'clients_per_round is 0 in every round, so nobody would ever train; '
         'give a positive number.'

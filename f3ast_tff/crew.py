@@ -217,6 +217,8 @@ class Crew:
       _, pending = concurrent.futures.wait(pending, self._deadline / 2)
       for future in pending:
         member = under_way[future]
+        if member.why_lost:  # It is closed, and its thread about to end.
+          continue
         try:
           member.ask(self._deadline / 2)
         except _LostError as error:

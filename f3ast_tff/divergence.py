@@ -55,5 +55,8 @@ def problem(
   if not all(np.isfinite(w).all() for w in weights):
     return 'the model has weights that are not finite'
   if without_update >= MAX_ROUNDS:
-    return f"no client's update was finite in {without_update} rounds"
+    return (
+      f'no client gave a finite update in {without_update} rounds; the log '
+      'says why each was left out'
+    )
   return None

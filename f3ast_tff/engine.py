@@ -166,10 +166,7 @@ def build(
     pack_asked = packer.as_trained
   else:
     losses = client_losses.on_packed(
-      task.model,
-      len(dataset.train),
-      packer.layout,
-      participants.LOSS_BATCH_SIZE,
+      task.model, len(dataset.train), packer.layout
     )
     pack_asked = packer.as_tested
   initialize, play, ask = _computations(process, losses)

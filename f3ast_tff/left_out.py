@@ -36,9 +36,15 @@ class LeftOut:
       )
 
   def trained_and_finite(self, played: server_lib.Round) -> tuple[int, int]:
-    """Returns how many participants trained, and to a finite update."""
-    clients = played.cohort.clients
-    has_failed = np.isin(clients, played.failed)
-    trained = int(((self._num_examples[clients] > 0) & ~has_failed).sum())
+    """Returns how many participants trained, and to a finite update.
+
+    Args:
+      played: The round.
+
+    Returns:
+      Who has examples, and who of these gave an update. If training fails at
+      each client, the run must not go on to its end as if all were well.
+    """
+    trained = int((self._num_examples[played.cohort.clients] > 0).sum())
     measured = played.metrics['selection']
     return trained, int(measured['participants'] - measured['left_out'])

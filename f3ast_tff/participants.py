@@ -10,9 +10,6 @@ from f3ast_tff import randomness
 from f3ast_tff import selection
 from f3ast_tff.datasets import federated
 
-# Losses need no batches of a given size; larger ones are faster.
-LOSS_BATCH_SIZE = 64
-
 
 class Packer:
   """Packs the examples of clients in their order of training.
@@ -110,19 +107,20 @@ class Packer:
       round_num: Makes no difference here.
 
     Returns:
-      Arrays with batches of `LOSS_BATCH_SIZE`.
+      Arrays with batches of 1, which leave no row empty.
     """
     del round_num
 
     def member(client: int) -> packing.Member:
-      if self._rows is not None:
+      as_tested = self._dataset.as_tested
+      if self._rows is not None and as_tested is None:
         return packing.Member(self._rows[client], client, 0.0)
       examples = self._dataset.train[client]
-      if self._dataset.as_tested is not None:
-        examples = self._dataset.as_tested(examples)
+      if as_tested is not None:
+        examples = as_tested(examples)
       return packing.Member(packing.to_rows(self.layout, examples), client, 0.0)
 
-    return self._pack(map(member, clients), LOSS_BATCH_SIZE)
+    return self._pack(map(member, clients), batch_size=1)
 
   def as_trained(self, clients: np.ndarray, round_num: int) -> list[np.ndarray]:
     """Returns what candidates would train on, with weight 0."""

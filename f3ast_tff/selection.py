@@ -14,8 +14,8 @@ import numpy as np
 from f3ast_tff import rates
 
 # Scores this close (relatively) are equal: they differ by rounding only. With
-# r(0) = K p all scores are equal in exact arithmetic, and rounding must not
-# decide by index what chance should decide.
+# r(0) = K p and H = sum p^2 / r all scores are equal in exact arithmetic, and
+# rounding must not decide by index what chance should decide.
 _TIE = 1e-9
 
 # How many scores `_kth_largest` looks at first.

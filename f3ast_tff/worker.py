@@ -138,9 +138,10 @@ def _start(
   settings = arguments.verbosity > 0, threads, parallel
   try:
     listener = _listen(arguments.host, arguments.port)
-  except OSError as error:
+  except (OSError, UnicodeError) as error:  # The latter of host names.
     asked = addresses.Address(arguments.host, arguments.port)
-    _fail(f'cannot listen at {asked} ({error.strerror or error}).')
+    reason = getattr(error, 'strerror', None) or error
+    _fail(f'cannot listen at {asked} ({reason}).')
   host, port = listener.getsockname()[:2]
   if host in _ALL_INTERFACES:
     listener.close()  # The worker can do that itself.
@@ -167,12 +168,17 @@ def _parse(argv: Optional[Sequence[str]]) -> argparse.Namespace:
       raise ValueError
     return int(text)
 
+  def port(text: str) -> int:
+    if int(text) not in range(2**16):
+      raise ValueError
+    return int(text)
+
   parser = argparse.ArgumentParser(
     prog='python -m f3ast_tff.worker',
     description='Lends this machine to experiments that run elsewhere.',
   )
   add = parser.add_argument
-  add('--port', type=at_least_0, required=True, help='0 for any that is free.')
+  add('--port', type=port, required=True, help='0 for any that is free.')
   add(
     '--host',
     default=_LOOPBACK,
@@ -198,6 +204,8 @@ def main(argv: Optional[Sequence[str]] = None) -> None:
     process, address = _start(_parse(argv))
   except worker_binary.WorkerError as error:
     _fail(str(error))
+  except KeyboardInterrupt:
+    sys.exit(130)
   try:
     print(
       'WARNING: whoever can connect to it can run any TensorFlow program here, '

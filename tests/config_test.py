@@ -82,6 +82,7 @@ def test_methods_are_called_by_what_they_are(settings, name):
     ({'batch_size': 0}, 'at least 1'),
     ({'seed': -1}, 'at least 0'),
     ({'clients_per_round': 'schedule:0,0'}, 'nobody would ever train'),
+    ({'clients_per_round': 'markov:10,0,1,0'}, 'nobody would ever train'),
   ],
 )
 def test_bad_settings_are_named(changes, message):

@@ -8,10 +8,11 @@ os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
 import hypothesis
 import pytest
 
-# A busy machine is no reason to fail.
+# A busy machine is no reason to fail, and what failed is to fail again.
 hypothesis.settings.register_profile(
   'patient',
   deadline=None,
+  derandomize=True,
   suppress_health_check=[hypothesis.HealthCheck.too_slow],
 )
 hypothesis.settings.load_profile('patient')

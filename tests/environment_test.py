@@ -48,6 +48,27 @@ def test_p_is_by_examples_or_by_batches():
   np.testing.assert_allclose(_build(protocol='released')[1].p, batches)
 
 
+def test_p_is_by_examples_also_where_an_example_has_many_predictions():
+  # Sequences: the second client has few and long ones.
+  examples, predictions = np.array([30, 10]), np.array([60, 300])
+  config = _config(avail='always', clients_per_round='2', algorithm='fedavg')
+  built = environment.build(config, examples, predictions)
+  np.testing.assert_allclose(built.p, [0.75, 0.25])
+  # The released code weighs by predictions those whom it drew by p.
+  config = _config(
+    avail='always',
+    clients_per_round='6',
+    algorithm='fedavg',
+    protocol='draw_with_replacement',
+  )
+  built = environment.build(config, examples, predictions)
+  _, cohort = environment.select(config, built, built.initial_rates, 1)
+  assert cohort.clients.tolist() == [0, 1]
+  # The weights are as 60 n : 300 (6 - n) if the first was drawn n times.
+  ratio = cohort.weights[1] / cohort.weights[0]
+  assert any(ratio == pytest.approx(5 * (6 - n) / n) for n in range(1, 6))
+
+
 def test_the_rates_begin_at_k_p_or_at_p():
   p = _SIZES / 200
   k2 = {'clients_per_round': '2'}
@@ -108,6 +129,52 @@ def test_a_round_is_a_pure_function_of_the_settings(algorithm, protocol):
   assert available.all()
   np.testing.assert_array_equal(cohort.clients, again.clients)
   np.testing.assert_array_equal(cohort.weights, again.weights)
+
+
+def test_power_of_choice_asks_as_many_as_it_is_told():
+  config, built = _build(
+    np.full(20, 30),
+    algorithm='power_of_choice',
+    num_candidates=4,
+    clients_per_round='2',
+    avail='always',
+  )
+  asked = []
+
+  def losses_of(clients):
+    asked.extend(clients)
+    return clients / 20
+
+  _, cohort = environment.select(
+    config, built, built.initial_rates, 1, losses_of
+  )
+  assert len(asked) == 4
+  assert sorted(cohort.clients) == sorted(asked)[-2:]
+
+
+def test_fixed_policy_fits_the_form_of_h_and_the_data():
+  config, built = _build(
+    selection='fixed_policy', clients_per_round='2', avail='smartphones'
+  )
+  _, other = _build(
+    selection='fixed_policy',
+    clients_per_round='2',
+    avail='smartphones',
+    correlation='uncorrelated',
+  )
+  assert np.abs(built.fixed.target - other.fixed.target).max() > 0.001
+  # Of all rates that the two policies attain, each has the lower H of its own.
+  for own, theirs in ((built, other), (other, built)):
+    h = [
+      rates.variance_bound(own.p, which.fixed.target, own.correlation)
+      for which in (own, theirs)
+    ]
+    assert h[0] < h[1]
+  _, cohort = environment.select(config, built, built.initial_rates, 9)
+  assert cohort.clients.size
+  np.testing.assert_allclose(
+    cohort.weights, (built.p / built.fixed.target)[cohort.clients], rtol=1e-6
+  )
 
 
 def test_fixed_policy_weighs_by_the_best_rates():

@@ -7,16 +7,20 @@ import pytest
 
 
 def test_runs_that_are_killed_and_resumed_leave_the_same_files():
-  # One driver at a random instant and one inside of a write; `training_test`
-  # has the worker. Another chance each time would make failures hard to repeat.
+  # One driver at some instant and one inside of a write; `training_test` has
+  # the worker. By this chance both die in mid-run, with rounds to play again:
+  # the first after round 12 of 24, two after its checkpoint.
+  flags = '--trials=2', '--num_rounds=24', '--chance=44'
   done = subprocess.run(
-    [sys.executable, '-m', 'tests.faults', '--trials=2', '--num_rounds=24'],
+    [sys.executable, '-m', 'tests.faults', *flags],
     capture_output=True,
     text=True,
     timeout=600,
   )
   assert done.returncode == 0, done.stdout + done.stderr
   assert '2 of 2 trials equal the reference' in done.stdout
+  for kind in ('driver ', 'write  '):
+    assert f'{kind} 1 of 1 equal, 1 kills, 2 starts' in done.stdout
   assert done.stderr == ''  # No bar where there is no terminal.
 
 

@@ -47,14 +47,18 @@ def _too_little_space(place):
   """Leaves space for some checkpoints and what belongs to them."""
   if os.path.ismount(place):
     (place / 'ballast').write_bytes(bytes(88 * 1024))
-    yield
-    (place / 'ballast').unlink()
+    try:
+      yield
+    finally:
+      (place / 'ballast').unlink()
     return
   # The file of events grows beyond this, and a checkpoint does not.
   before = resource.getrlimit(resource.RLIMIT_FSIZE)
   resource.setrlimit(resource.RLIMIT_FSIZE, (8000, before[1]))
-  yield
-  resource.setrlimit(resource.RLIMIT_FSIZE, before)
+  try:
+    yield
+  finally:
+    resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 def test_a_full_disk_is_an_error_and_the_run_goes_on_later(

@@ -51,7 +51,7 @@ def test_packer_shuffles_by_seed_round_and_client_and_fills_places():
     _pack(config, _dataset(), clients=(1,))[1][0],
     _pack(config_lib.Config(batch_size=4, seed=1), _dataset())[1][0],
   ):
-    assert (first[1:] != other[1:]).any()
+    assert (first[2:] != other[2:]).any()  # Row 1 names the client.
 
 
 def test_packer_augments_anew_in_every_epoch_round_and_client():
@@ -67,6 +67,9 @@ def test_packer_augments_anew_in_every_epoch_round_and_client():
   assert sorted(records['y'][:6]) == sorted(records['y'][6:]) == list(range(6))
   epochs = [set(records['x'][:6, 0]), set(records['x'][6:, 0])]
   assert [len(epoch) for epoch in epochs] == [1, 1] and epochs[0] != epochs[1]
+  assert (records['y'][:6] != records['y'][6:]).any()
+  other_client = _records(*_unpack(_pack(config, dataset, clients=(1,))))
+  assert set(other_client['x'][:6, 0]) != epochs[0]
   np.testing.assert_array_equal(packed, _pack(config, dataset)[1][0])
   other_round = _records(*_unpack(_pack(config, dataset, round_num=2)))
   assert set(other_round['x'][:6, 0]) != epochs[0]
@@ -85,6 +88,15 @@ def test_candidates_bring_all_their_examples_in_the_form_of_test_examples():
   dataset = dataclasses.replace(
     _dataset(halves),
     as_tested=lambda examples: {**examples, 'x': -examples['x'][:, :1]},
+  )
+  packer = participants.Packer(config, dataset, num_arrays=1)
+  (packed,) = packer.as_tested(np.array([1]), 1)
+  records = _records(packer, packed)[:6]
+  np.testing.assert_array_equal(records['x'][:, 0], [0, -2, -4, -6, -8, -10])
+
+  # Also where training does not change the examples.
+  dataset = dataclasses.replace(
+    _dataset(), as_tested=lambda examples: {**examples, 'x': -examples['x']}
   )
   packer = participants.Packer(config, dataset, num_arrays=1)
   (packed,) = packer.as_tested(np.array([1]), 1)

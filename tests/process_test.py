@@ -198,10 +198,12 @@ def test_a_bad_client_does_not_spoil_others_in_its_array():
   np.testing.assert_allclose(both.metrics['selection']['sum_of_weights'], 0.5)
 
 
-@pytest.mark.parametrize('path', ['packed', 'datasets'])
-def test_a_round_by_hand(path):
+@pytest.mark.parametrize(
+  'path, correlation', [('packed', 'positive'), ('datasets', 'uncorrelated')]
+)
+def test_a_round_by_hand(path, correlation):
   r0 = np.array([0.5, 0.2, 0.1, 0.4])
-  process, bring = _build(path, r0, beta=0.25)
+  process, bring = _build(path, r0, beta=0.25, correlation=correlation)
   cohort = [(2, 1.7), (0, 0.6)]
   output = process.next(
     process.initialize(), [bring(k, weight) for k, weight in cohort]
@@ -217,8 +219,9 @@ def test_a_round_by_hand(path):
   measured = output.metrics['selection']
   assert measured['participants'] == 2 and measured['left_out'] == 0
   assert measured['sum_of_weights'] == pytest.approx(2.3)
+  above = _P if correlation == 'positive' else _P**2
   assert measured['variance_bound'] == pytest.approx(
-    sum(_P**2 / expected_rates)
+    sum(above / expected_rates)
   )
 
 

@@ -262,20 +262,8 @@ def test_current_stamp_means_no_work(project):
   assert project.run().returncode == 0
   project.calls()
   before = {p: p.stat().st_mtime_ns for p in project.folder.rglob('*')}
-  seconds = []
-  for _ in range(3):
-    start = os.times()
-    result = project.run()
-    end = os.times()
-    assert (result.returncode, result.stdout, result.stderr) == (0, '', '')
-    # Processor time, since the machine may be busy with other things.
-    seconds.append(
-        end.children_user
-        + end.children_system
-        - start.children_user
-        - start.children_system
-    )
-  assert min(seconds) < 0.3
+  result = project.run()
+  assert (result.returncode, result.stdout, result.stderr) == (0, '', '')
   assert project.calls() == []
   after = {p: p.stat().st_mtime_ns for p in project.folder.rglob('*')}
   assert after == before

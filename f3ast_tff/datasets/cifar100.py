@@ -7,7 +7,6 @@ and testing the central one, as in Reddi et al. (2020).
 """
 
 from collections.abc import Mapping
-import contextlib
 import os
 import pathlib
 import pickle
@@ -181,7 +180,7 @@ def _read_sqlite(path: pathlib.Path) -> _Arrays:
     'label': tf.io.FixedLenFeature([], tf.int64),
   }
   arrays = {}
-  with contextlib.closing(tff_cache.connect(path)) as database:
+  with tff_cache.reading(path) as database:
     for split in ('train', 'test'):
       query = database.execute(
         'SELECT client_id, serialized_example_proto FROM examples '

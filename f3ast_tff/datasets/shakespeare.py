@@ -12,7 +12,6 @@ TFF's file becomes arrays in well under a second, so that nothing is cached.
 """
 
 from collections.abc import Sequence
-import contextlib
 import os
 import pathlib
 from typing import Optional, Union
@@ -152,7 +151,7 @@ def _read_sqlite(path: pathlib.Path, split: str) -> _Snippets:
   # Slow to import, and not needed by those who take the sample.
   import tensorflow as tf
 
-  with contextlib.closing(tff_cache.connect(path)) as database:
+  with tff_cache.reading(path) as database:
     examples = database.execute(
       'SELECT client_id, serialized_example_proto FROM examples '
       'WHERE split_name = ? ORDER BY rowid',

@@ -8,7 +8,8 @@ own softmax model and its own inputs:
   B_k ~ N(0, b)   v_k ~ N(B_k, 1)        x ~ N(v_k, diag(j^-1.2))
 
 with 60 features, 10 classes and n_k = int(lognormal(4, 2)) + 50 examples. As in
-the generator of Li et al., a and b are standard deviations.
+the generator of Li et al., a and b are standard deviations. And as there, a has
+no effect: u_k moves the logits of all classes alike, and their argmax stays.
 """
 
 import numpy as np
@@ -30,7 +31,7 @@ def load(
   """Generates Synthetic(alpha, beta).
 
   Args:
-    alpha: How much the clients' models differ.
+    alpha: Meant to say how much the clients' models differ; changes nothing.
     beta: How much the clients' inputs differ.
     num_clients: N.
     seed: Decides everything.

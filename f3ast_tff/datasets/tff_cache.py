@@ -56,6 +56,20 @@ def connect(path: pathlib.Path) -> sqlite3.Connection:
   return sqlite3.connect(f'{path.resolve().as_uri()}?mode=ro', uri=True)
 
 
+@contextlib.contextmanager
+def reading(path: pathlib.Path) -> Iterator[sqlite3.Connection]:
+  """Opens a file; what is found to be wrong with it is a `DataError`."""
+  with contextlib.closing(connect(path)) as database:
+    try:
+      yield database
+    # The latter where TensorFlow's message quotes what it cannot parse.
+    except (sqlite3.Error, UnicodeDecodeError) as error:
+      raise DataError(
+        f'{path} is damaged ({type(error).__name__}); delete it so that it is '
+        'downloaded again.'
+      ) from error
+
+
 def _problem(path: pathlib.Path, expected: Expected) -> Optional[str]:
   """Returns what is wrong with a file, as the rest of a sentence, or None."""
   try:

@@ -136,9 +136,17 @@ def load(folders: Sequence[pathlib.Path]) -> pd.DataFrame:
   """Returns the metrics of finished runs, with their method and seed."""
   all_settings = [_settings(folder) for folder in folders]
   runs = []
+  found: dict[tuple[str, int], pathlib.Path] = {}
   for folder, settings, label in zip(
     folders, all_settings, _labels(all_settings)
   ):
+    place = label, settings['seed']
+    if place in found:
+      raise ValueError(
+        f'{found[place]} and {folder} are the same run twice, with seed '
+        f'{settings["seed"]}; leave one of them out.'
+      )
+    found[place] = folder
     if settings.get('data_source') == 'sample':
       raise ValueError(
         f'{folder} is a run on sample data, not a result; leave it out.'

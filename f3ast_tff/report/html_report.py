@@ -129,29 +129,15 @@ def _commands(values: pd.DataFrame) -> str:
         run.command,
       ]
     parts.append(
-      f'<details id="{tables.anchor(group)}"><summary>{html.escape(group)}'
-      f'</summary><pre>{html.escape(chr(10).join(lines))}</pre></details>\n'
+      # The link leads inside, because that makes a browser open it.
+      f'<details><summary>{html.escape(group)}</summary>'
+      f'<pre id="{tables.anchor(group)}">'
+      f'{html.escape(chr(10).join(lines))}</pre></details>\n'
     )
   return (
     '<p>Each command is one run: one seed of a number above. It leaves its '
     'files below <code>runs/</code>. The line before it says what it gave '
     f'here.</p>\n{"".join(parts)}'
-  )
-
-
-def _summary(verdicts: tables.Table) -> str:
-  """Returns a sentence on how many claims hold."""
-  column = list(verdicts.header).index('verdict')
-  words = [str(row[column]).split(' (')[0] for row in verdicts.rows]
-  counts = {
-    word: words.count(word)
-    for word in ('holds', 'does not hold', 'undecided', 'not run')
-  }
-  return (
-    f'Of {len(words)} comparisons that the paper makes or that we added as '
-    f'controls, {counts["holds"]} come out as claimed, '
-    f'{counts["does not hold"]} the other way round, {counts["undecided"]} are '
-    f'undecided and {counts["not run"]} are not run.'
   )
 
 
@@ -182,14 +168,14 @@ def page(
   sections = {
     'verdicts': (
       'Verdicts',
-      f'<p>{_summary(all_claims)}</p>\n'
-      + ''.join(map(tables.html_text, verdict_tables[:-1]))
+      ''.join(map(tables.html_text, verdict_tables[:-1]))
       + '<details><summary>All comparisons with their statistics</summary>\n'
       + f'{tables.html_text(all_claims)}</details>\n',
     ),
     'tables': (
       'Tables',
-      '<p>A number of ours leads to the commands behind it.</p>\n'
+      '<p>A number with a line under it leads to the commands behind it; '
+      'differences and seconds are made from such numbers.</p>\n'
       + ''.join(map(tables.html_text, number_tables)),
     ),
     'figures': (

@@ -14,9 +14,9 @@ import pandas as pd
 
 from f3ast_tff.report import design
 from f3ast_tff.report import names
+from f3ast_tff.report import results
 from f3ast_tff.report import tables
 
-_PAIRS = (*names.PAIRS, ('f3ast', 'power_of_choice'))
 _PLACE = ['preset', 'dataset', 'variant', 'avail', 'pair']
 _KEYS = [*_PLACE[:-1], 'seed']
 _VARIANTS = ('', design.LONGER)
@@ -70,7 +70,7 @@ def _pairs(curves: pd.DataFrame) -> pd.DataFrame:
         'rounds': runs['round'].max(),
         **at_equal_work(*(by_method[method] for method in pair)),
       }
-      for pair in _PAIRS
+      for pair in names.COMPARISONS
       if set(pair) <= set(by_method)
     ]
   return pd.DataFrame(rows, columns=None if rows else [*_PLACE, 'seed'])
@@ -91,11 +91,19 @@ def table(curves: pd.DataFrame) -> tables.Table:
   }
   rows: list[list[tables.Entry]] = []
   for place in itertools.product(
-    names.PRESETS, names.DATASETS, _VARIANTS, names.AVAILS, _PAIRS
+    names.PRESETS,
+    names.DATASETS,
+    _VARIANTS,
+    names.AVAILS,
+    names.COMPARISONS,
   ):
     if place in found:
-      preset, dataset, _, avail, pair = place
+      preset, dataset, variant, avail, pair = place
       of_pair = found[place]
+      groups = [
+        results.Key(preset, dataset, avail, method, variant).group
+        for method in pair
+      ]
       rows.append([
         f'{names.DATASETS[dataset]}, {preset}',
         names.AVAILS[avail],
@@ -104,8 +112,8 @@ def table(curves: pd.DataFrame) -> tables.Table:
         f'{of_pair["ours_examples"].mean():.0f}',
         f'{of_pair["other_examples"].mean():.0f}',
         tables.measured(of_pair['by_rounds'], signed=True),
-        tables.measured(of_pair['ours']),
-        tables.measured(of_pair['other']),
+        tables.measured(of_pair['ours'], groups[0]),
+        tables.measured(of_pair['other'], groups[1]),
         tables.measured(of_pair['difference'], signed=True),
       ])
   if not rows:
@@ -114,23 +122,27 @@ def table(curves: pd.DataFrame) -> tables.Table:
   return tables.Table(
     'local-work',
     'Test accuracy after equally many rounds and after equally many examples',
-    'The first number of each two is of the first method. Equal rounds: after '
-    'the last one. Equal examples: when both had trained on as many as the one '
-    'that trained on fewer in all, on the line between the tests before and '
-    'after; mean ± standard deviation over seeds [number of seeds]. Clients of '
-    'CIFAR-100 hold equally much, so that there the two are one.',
+    'Equal rounds: after the last one. Equal examples: when both had trained '
+    'on as many as the one that trained on fewer in all, on the line between '
+    'the tests before and after; mean ± standard deviation over seeds [number '
+    'of seeds]. Clients of CIFAR-100 hold equally much, so that there the two '
+    'are one.',
     [
       'dataset, models',
       'availability',
       'methods',
       'rounds',
-      'examples a round',
-      'and',
-      'difference, equal rounds',
-      'accuracy, equal examples',
-      'and',
-      'difference, equal examples',
+      'first',
+      'second',
+      'difference',
+      'first',
+      'second',
+      'difference',
     ],
     rows,
+    [''] * 4
+    + ['examples a round'] * 2
+    + ['accuracy, equal rounds']
+    + ['accuracy, equal examples'] * 3,
     label=2,
   )

@@ -11,6 +11,8 @@ METHODS: Mapping[str, str] = {
 }
 # Each of ours beside the baseline that its gain is over.
 PAIRS = (('f3ast', 'fedavg'), ('f3ast_adam', 'fedadam'))
+# All that the paper compares.
+COMPARISONS = (*PAIRS, ('f3ast', 'power_of_choice'))
 AVAILS: Mapping[str, str] = {
   'always': 'Always',
   'scarce': 'Scarce',

@@ -181,7 +181,10 @@ _POINTS: tuple[tuple[str, str, str, _Finding], ...] = (
     'features, 10 classes, 100 users, drawn anew by each seed.',
     _fixed(
       "The accuracies of the paper's Synthetic cannot be expected digit by "
-      'digit: its draw of the data is not known.'
+      'digit: its draw of the data is not known. And of the two a the first '
+      'changes nothing: it moves the logits of all classes alike, so that the '
+      'labels stay. What the heterogeneity table varies is how much the '
+      "clients' inputs differ; their models differ as much for a = 0."
     ),
   ),
   (

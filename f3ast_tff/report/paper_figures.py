@@ -169,6 +169,7 @@ def _curves(
   # What has only begun is shown where nothing is whole.
   whole = set(part[part['variant'] == '']['dataset'])
   part = part[(part['variant'] == '') | ~part['dataset'].isin(whole)]
+  begun = set(part['dataset']) - whole
   datasets = names.PRESETS[preset]
 
   def draw(data: pd.DataFrame) -> Any:
@@ -183,18 +184,25 @@ def _curves(
       rows = data[data['dataset'] == dataset]
       _draw_lines(axes, rows, 'round')
       axes.set(
-        title=names.DATASETS[dataset] + _seeds_text(rows),
+        title=names.DATASETS[dataset]
+        + _seeds_text(rows)
+        + (f', first {design.FIRST_ROUNDS} rounds' * (dataset in begun)),
         xlabel='round',
         ylabel=names.METRICS[metric],
       )
     _legend(figure, panels)
     return figure
 
+  parts = ''.join(
+    f' {names.DATASETS[dataset]}: the first {design.FIRST_ROUNDS} rounds only, '
+    'tested on a part of the examples but for the last test.'
+    for dataset in sorted(begun)
+  )
   return Figure(
     f'curves-{metric}-{preset}',
     f'{names.METRICS[metric].capitalize()} under Home-devices, '
     f'{names.SIZES[preset]}',
-    _BAND,
+    _BAND + parts,
     _over_seeds(part, ['dataset', 'method', 'round'], metric),
     draw,
   )

@@ -93,8 +93,10 @@ def measured(
   gain = None
   if baseline is not None:
     both = by_seed.index.intersection(baseline.index)
-    if len(both) and baseline[both].mean():
-      gain = float(by_seed[both].mean() / baseline[both].mean() - 1)
+    ours, theirs = (s[both].mean(skipna=False) for s in (by_seed, baseline))
+    # NaN if there are none, or one diverged.
+    if theirs and math.isfinite(ours) and math.isfinite(theirs):
+      gain = float(ours / theirs - 1)
   return Measured(
     # NaN, which is told, if a run diverged.
     float(by_seed.mean(skipna=False)),
@@ -113,6 +115,12 @@ def _gain(gain: Optional[float]) -> str:
   return f' ({100 * gain:+.{digits}f} %)'
 
 
+def _digits(entry: Measured) -> int:
+  """Returns how many digits tell what a number says."""
+  scatter = abs(entry.mean) if math.isnan(entry.sd) else entry.sd
+  return 4 if entry.signed and scatter < 0.005 else 3
+
+
 def text(entry: Entry) -> str:
   """Returns an entry as plain text."""
   if isinstance(entry, str):
@@ -125,8 +133,9 @@ def text(entry: Entry) -> str:
     return entry.absent
   if not math.isfinite(entry.mean):
     return f'diverged [{entry.seeds}]'
-  mean = f'{entry.mean:+.3f}' if entry.signed else f'{entry.mean:.3f}'
-  sd = '' if math.isnan(entry.sd) else f' ± {entry.sd:.3f}'
+  digits = _digits(entry)
+  mean = f'{entry.mean:{"+" if entry.signed else ""}.{digits}f}'
+  sd = '' if math.isnan(entry.sd) else f' ± {entry.sd:.{digits}f}'
   return f'{mean}{sd} [{entry.seeds}]{_gain(entry.gain)}'
 
 

@@ -1,6 +1,8 @@
 """Tables of verdicts: which claims of the paper hold in our runs."""
 
+import collections
 from collections.abc import Sequence
+import itertools
 import math
 
 from f3ast_tff.report import claims as claims_lib
@@ -20,6 +22,35 @@ def _run(
     return rows, ''
   rows_are = 'row is' if absent == 1 else 'rows are'
   return run, f' {absent} {rows_are} left out: there is nothing to compare.'
+
+
+def _counts(claims: Sequence[claims_lib.Claim]) -> tables.Table:
+  """Returns how many claims hold, by where they are from."""
+  words = (
+    claims_lib.HOLDS,
+    claims_lib.FAILS,
+    claims_lib.UNDECIDED,
+    claims_lib.NOT_RUN,
+  )
+  counts = collections.Counter(
+    (claim.source, claim.preset, claims_lib.decision(claim.found))
+    for claim in claims
+  )
+  rows: list[list[tables.Entry]] = []
+  for source, preset in itertools.product(claims_lib.SOURCES, names.PRESETS):
+    found = [counts[source, preset, word] for word in words]
+    if any(found):
+      rows.append([source, names.SIZES[preset], *map(str, found)])
+  return tables.Table(
+    'verdict-counts',
+    'How many claims hold',
+    'A claim is one comparison of two methods in one column of a table or one '
+    'panel of a figure. Two seeds or more are needed to decide. Some runs '
+    'count twice: those with K = 10 and alpha = 1 are also in the main grid, '
+    'and on CIFAR-100 Uneven is Always.',
+    ['claims', 'models', *words],
+    rows,
+  )
 
 
 def _verdicts(
@@ -56,6 +87,12 @@ def _p(value: float) -> str:
   return '' if math.isnan(value) else f'{value:.2g}'
 
 
+def _dataset(claim: claims_lib.Claim) -> str:
+  if claim.topic == 'heterogeneity':
+    return 'Synthetic'  # Its alpha is in `where`.
+  return names.DATASETS[claim.dataset]
+
+
 def _other_verdicts(claims: Sequence[claims_lib.Claim]) -> tables.Table:
   rows: list[list[tables.Entry]] = []
   for claim in claims:
@@ -64,7 +101,7 @@ def _other_verdicts(claims: Sequence[claims_lib.Claim]) -> tables.Table:
     found = claim.found
     rows.append([
       claim.topic,
-      f'{names.DATASETS[claim.dataset]}, {claim.preset}',
+      f'{_dataset(claim)}, {claim.preset}',
       claim.where,
       claim.text,
       claims_lib.decision(found),  # The reasons have columns of their own.
@@ -79,7 +116,8 @@ def _other_verdicts(claims: Sequence[claims_lib.Claim]) -> tables.Table:
     'By a paired t-test across seeds, as above. Steadiness: by how much the '
     'accuracy scatters about its trend from test to test in the last '
     f'{run_tables.LAST_ROUNDS} rounds (the last third of shorter runs), where '
-    f'these have at least {frames.ENOUGH_TESTS} tests.'
+    f'these have at least {frames.ENOUGH_TESTS} tests. How much runs differ '
+    'from seed to seed is in docs/reproduction.md.'
     f'{absent}',
     [
       'about',
@@ -143,6 +181,7 @@ def _all_claims(claims: Sequence[claims_lib.Claim]) -> tables.Table:
 def build(claims: Sequence[claims_lib.Claim]) -> list[tables.Table]:
   """Returns the tables of verdicts; the last one holds all claims."""
   return [
+    _counts(claims),
     *(_verdicts(claims, preset) for preset in names.PRESETS),
     _other_verdicts(claims),
     _all_claims(claims),

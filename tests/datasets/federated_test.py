@@ -16,6 +16,14 @@ def _changed(**changes):
   return federated.fingerprint(dataclasses.replace(_DATA, **changes))
 
 
+def test_predictions_are_labels_or_tokens_that_are_no_padding():
+  assert _DATA.num_predictions.tolist() == _DATA.num_examples.tolist()
+  y = np.array([[1, 2, 0], [3, 0, 0]])
+  sequences = dataclasses.replace(_DATA, train=[{'x': y, 'y': y}])
+  assert sequences.num_predictions.tolist() == [3]
+  assert sequences.num_examples.tolist() == [2]
+
+
 def test_equal_data_have_equal_fingerprints():
   again = synthetic.load(num_clients=4, seed=1)
   assert federated.fingerprint(again) == federated.fingerprint(_DATA)

@@ -38,7 +38,18 @@ def test_covariance_falls_as_in_li_et_al():
   assert (np.abs(variance / expected - 1) < 5 * error).all()
 
 
-def test_alpha_and_beta_spread_models_and_inputs():
+def test_alpha_changes_nothing():
+  # A client's u_k is added to its logits of all classes alike, so that their
+  # argmax stays. That is so in the generator of Li et al., too.
+  one, other = (
+    synthetic.load(alpha, 1.0, num_clients=20, seed=4) for alpha in (0.0, 1.0)
+  )
+  for a, b in zip(one.train, other.train):
+    np.testing.assert_array_equal(a['x'], b['x'])
+    np.testing.assert_array_equal(a['y'], b['y'])
+
+
+def test_beta_spreads_inputs():
   def spread_of_means(beta):
     data = synthetic.load(0, beta, num_clients=100, seed=4)
     return np.std([examples['x'].mean() for examples in data.train])

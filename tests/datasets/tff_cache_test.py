@@ -29,7 +29,14 @@ REAL = {
 }
 
 
-def _write(path, train_clients=3, test_clients=2, per_client=4, change=''):
+def _write(
+  path,
+  train_clients=3,
+  test_clients=2,
+  per_client=4,
+  change='',
+  example=bytes(3000),
+):
   with contextlib.closing(sqlite3.connect(path)) as database:
     database.executescript(
       'CREATE TABLE examples (split_name TEXT NOT NULL, client_id TEXT NOT '
@@ -46,7 +53,7 @@ def _write(path, train_clients=3, test_clients=2, per_client=4, change=''):
         )
         database.executemany(
           'INSERT INTO examples VALUES (?, ?, ?)',
-          [(split, str(client), bytes(3000))] * per_client,
+          [(split, str(client), example)] * per_client,
         )
     database.executescript(change)
     database.commit()
@@ -100,6 +107,25 @@ def test_a_complete_file_is_found_without_a_network(
   assert tff_cache.fetch(name, tmp_path, EXPECTED) == path
   assert path.stat().st_mtime_ns == before.st_mtime_ns
   assert list(tmp_path.iterdir()) == [path]
+
+
+def test_what_only_reading_finds_is_one_sentence(tmp_path):
+  # Large examples go on in further pages, which counting does not look at.
+  path = tmp_path / 'cifar100.sqlite'
+  _write(path, example=b'\xab' * 20_000)
+  content = bytearray(path.read_bytes())
+  pages = [
+    start
+    for start in range(0, len(content), 4096)
+    if content[start + 4 : start + 4096] == b'\xab' * 4092
+  ]
+  content[pages[0] : pages[0] + 4] = b'\x7f' * 4  # The number of the next one.
+  path.write_bytes(content)
+  tff_cache.check(path, EXPECTED)
+  with pytest.raises(tff_cache.DataError) as info:
+    with tff_cache.reading(path) as database:
+      database.execute('SELECT * FROM examples').fetchall()
+  _check_message(info, str(path), 'is damaged', 'delete it')
 
 
 def test_the_default_folder_is_that_of_tff(tmp_path, monkeypatch):

@@ -32,5 +32,25 @@ def test_shards_are_all_cells_once():
       cells_lib.shard(cells, wrong)
 
 
+def test_shards_mix_methods_and_keep_together_what_waits():
+  methods = ('fedavg', 'f3ast', 'fedadam', 'f3ast_adam', 'power_of_choice')
+  cells = [_cell(method, seed) for seed in range(20) for method in methods]
+  waiting = [
+    cells_lib.Cell(
+      results.Key('paper', 'synthetic', 'scarce', 'fedavg', 'matched', seed),
+      2,
+      match=_cell('f3ast', seed).key,
+    )
+    for seed in range(20)
+  ]
+  for i in range(1, 6):
+    part = cells_lib.shard(cells + waiting, f'{i}/5')
+    assert {cell.key.method for cell in part} == set(methods)
+    keys = {cell.key for cell in part}
+    assert all(cell.match in keys for cell in part if cell.match)
+    # In their order, so that nothing comes before what it waits for.
+    assert part == [cell for cell in cells + waiting if cell in part]
+
+
 if __name__ == '__main__':
   sys.exit(pytest.main([__file__, *sys.argv[1:]]))

@@ -43,11 +43,14 @@ def test_table_and_picture(tmp_path):
 def test_bad_input_is_one_sentence(tmp_path):
   a = _run_folder(tmp_path / 'a', 'fedavg')
   b = _run_folder(tmp_path / 'b', 'fedavg', task='cifar100')
+  (tmp_path / 'full.png').mkdir()
   for arguments, message in (
     ((), 'name the folders'),
     ((a, b), 'different tasks (cifar100, synthetic)'),
     ((str(tmp_path / 'none'),), 'config.json'),
     ((a, '--output=no/such/picture'), 'There is no folder'),
+    ((a, '--output=full'), 'cannot write the picture'),
+    ((a, a), 'are the same run twice'),
   ):
     done = _compare(tmp_path, *arguments)
     assert done.returncode == 2 and message in done.stderr

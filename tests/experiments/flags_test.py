@@ -85,6 +85,7 @@ def test_every_file_says_what_its_name_and_its_source_say(experiment):
       assert settings['avail'] == last
       assert settings['model'] == 'paper'
       assert settings['data_source'] == 'tff'
+      assert settings['eval_examples'] == 0  # All of them, as in the report.
     optimizer = 'adam' if algorithm.endswith('adam') else 'sgd'
     powers = _RATES[experiment, optimizer]
     for field, power in zip(

@@ -111,7 +111,10 @@ def _waits_for_its_cores(tmp_path, num_cores):
     process.wait()
     wait = (
       'import os, time\n'
-      f'while len(os.sched_getaffinity(0)) != {num_cores}: time.sleep(0.01)'
+      'end = time.monotonic() + 60\n'
+      f'while len(os.sched_getaffinity(0)) != {num_cores}:\n'
+      '  assert time.monotonic() < end\n'
+      '  time.sleep(0.01)\n'
     )
     return subprocess.Popen([sys.executable, '-S', '-c', wait])
 

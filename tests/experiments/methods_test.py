@@ -35,13 +35,13 @@ def _run(folder, *flags):
   )
 
 
-# Each method under two models and each model with two methods; all pairs, which
+# Each method under one model and each model with one method; all pairs, which
 # take minutes, with F3AST_ALL_PAIRS=1.
 _PAIRS = [
   (algorithm, avail)
   for i, algorithm in enumerate(config_lib.ALGORITHMS)
   for j, avail in enumerate(availability.MODELS)
-  if (j - i) % len(availability.MODELS) < 2 or os.environ.get('F3AST_ALL_PAIRS')
+  if i == j or os.environ.get('F3AST_ALL_PAIRS')
 ]
 
 
@@ -57,9 +57,13 @@ def test_every_method_under_every_availability(algorithm, avail, tmp_path):
   for t, row in enumerate(rounds.itertuples(), 1):
     chosen = [int(k) for k in row.clients.split()]
     assert model(t)[chosen].all()
-    assert len(chosen) == row.selected == min(4, model(t).sum())
+    assert row.available == model(t).sum() and row.k == 4
+    assert len(chosen) == row.selected == min(4, row.available)
     if algorithm in ('fedavg', 'fedadam', 'power_of_choice') and chosen:
       assert row.sum_of_weights == pytest.approx(1.0)
+  np.testing.assert_array_equal(
+    clients['times_available'], sum(model(t).astype(int) for t in (1, 2, 3))
+  )
   metrics = pd.read_csv(tmp_path / 'run' / 'metrics.csv')
   assert np.isfinite(metrics['loss']).all()
 

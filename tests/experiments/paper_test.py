@@ -69,7 +69,7 @@ _FEW = '--only=*home_devices-f3ast-seed=0,*home_devices-fedavg-matched-seed=0'
 
 
 def test_a_grid_in_shards(tmp_path):
-  # Shards leave the report alone; here the second one has nothing to wait for.
+  # Shards leave the report alone.
   flags = [_FEW, '--preset=compact', '--jobs=1']
   for i in (1, 2):
     done = _paper(tmp_path, *flags, f'--shard={i}/2', stub=True)
@@ -88,6 +88,21 @@ def test_from_scratch_leaves_results_alone(tmp_path):
   assert (scratch / 'finished').exists()
   assert not (tmp_path / 'results').exists()
   assert not (tmp_path / 'docs').exists()
+  # The next call would begin from scratch once more.
+  done = _paper(tmp_path, *flags, '--dry_run')
+  assert done.returncode == 0, done.stderr
+  num_cells = done.stdout.count('seed=0: ')
+  assert f'{num_cells} cells, {num_cells} to run' in done.stdout
+  assert (scratch / 'finished').exists()
+
+
+def test_cells_that_cannot_run_are_no_success(tmp_path):
+  flags = ['--only=fedavg-matched-seed=0', '--from_scratch', '--rounds=2']
+  done = _paper(tmp_path, *flags, stub=True)
+  assert done.returncode == 1
+  assert 'waits for the result of' in done.stderr
+  assert 'which is not among the cells' in done.stderr
+  assert not (tmp_path / 'runs' / 'paper' / 'finished').exists()
 
 
 @pytest.mark.parametrize(

@@ -49,5 +49,17 @@ def test_text(tmp_path):
   assert lines[-1].startswith('4 cells, 3 to run: about 51 s of work, 26 s')
 
 
+def test_large_models_do_not_share_cores(tmp_path):
+  places = cells_lib.Places(tmp_path / 'runs', tmp_path / 'results')
+  keys = [
+    results.Key('paper', 'shakespeare', 'scarce', method)
+    for method in ('f3ast', 'fedavg')
+  ]
+  cells = [cells_lib.Cell(key, 500) for key in keys]
+  last = plan.text(cells, places, 2).splitlines()[-1]
+  # Twice 15 + 500 x 9 seconds.
+  assert 'about 2.5 h of work, 2.5 h with --jobs=2' in last
+
+
 if __name__ == '__main__':
   sys.exit(pytest.main([__file__, *sys.argv[1:]]))

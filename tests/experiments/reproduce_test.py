@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 
@@ -62,6 +63,13 @@ def test_interrupted_goes_on_and_finished_starts_from_scratch(tmp_path):
   assert (previous / 'table.md').read_text() == (
     output / 'table.md'
   ).read_text()
+  # Runs that somebody has removed are missed in one sentence.
+  (output / 'table.md').unlink()
+  shutil.rmtree(output / 'runs')
+  done = _with_stub(tmp_path)
+  assert done.returncode == 2
+  assert done.stderr.startswith('error: ') and done.stderr.count('\n') == 1
+  assert 'config.json' in done.stderr
 
 
 if __name__ == '__main__':

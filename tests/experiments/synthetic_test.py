@@ -14,6 +14,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from f3ast_tff.datasets import federated
+from f3ast_tff.datasets import synthetic as data
+
 _TINY = ('--num_clients=20', '--rounds=40', '--eval_every=6')
 _EXACT_FILES = ('metrics.csv', 'rounds.csv', 'clients.csv', 'model.npz')
 
@@ -236,8 +239,28 @@ def test_empty_rounds_are_recorded(tmp_path):
   assert code == 0, errors
   rounds = pd.read_csv(folder / 'rounds.csv')
   assert rounds['empty'].tolist() == [0, 1] * 20
-  assert rounds['selected'].tolist() == [3, 0] * 20
+  assert rounds['k'].tolist() == rounds['selected'].tolist() == [3, 0] * 20
   assert (pathlib.Path(folder) / 'summary.png').exists()
+
+
+def test_alpha_is_both_parameters():
+  program = (
+    'from absl import flags\n'
+    'from experiments import cli, synthetic\n'
+    'from f3ast_tff.datasets import federated\n'
+    'cli.parse_flags(["program", "--alpha=0", "--num_clients=3"])\n'
+    'task = synthetic._build_task(cli.config_from_flags())\n'
+    'print(federated.fingerprint(task.dataset))\n'
+  )
+  done = subprocess.run(
+    [sys.executable, '-c', program], capture_output=True, text=True, timeout=60
+  )
+  assert done.returncode == 0, done.stderr
+  prints = [
+    federated.fingerprint(data.load(0.0, beta, num_clients=3))
+    for beta in (0.0, 1.0)
+  ]
+  assert done.stdout.strip() == prints[0] != prints[1]
 
 
 if __name__ == '__main__':

@@ -27,6 +27,12 @@ _INSPECT = """
 <script>
 addEventListener('load', () => {
   const all = selector => [...document.querySelectorAll(selector)];
+  const link = document.querySelector('td.ours a');
+  location.hash = link.hash;
+  setTimeout(() => inspect(all, document.getElementById(link.hash.slice(1))));
+});
+function inspect(all, commands) {
+  const opened = commands.closest('details').open;
   for (const details of all('details')) details.open = true;
   const images = all('img');
   parent.postMessage({
@@ -42,8 +48,9 @@ addEventListener('load', () => {
       .map(e => e.getAttribute('src') || e.getAttribute('href'))
       .filter(url => !url.startsWith('data:')),
     notes: all('figcaption').length,
+    opened,
   }, '*');
-});
+}
 </script>
 """
 _AROUND = """
@@ -111,6 +118,7 @@ def test_the_page_is_whole_and_fits(opened, width):
   assert frame['broken'] == []
   assert frame['outside'] == []
   assert frame['overflow'] <= 0
+  assert frame['opened']  # A number's link shows the commands behind it.
 
 
 def test_the_console_stays_empty(opened):

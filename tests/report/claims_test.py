@@ -109,6 +109,29 @@ def test_a_lower_loss_is_as_claimed():
   assert claims.verdict(claim.found) == 'holds'
 
 
+def test_where_claims_are_from():
+  found = _claims([])
+
+  def source(**fields):
+    return _one(found, preset='paper', **fields).source
+
+  accuracy = {'metric': 'accuracy', 'text': 'F3AST above FedAvg'}
+  users = {'metric': 'user_accuracy', 'text': 'F3AST above PoC'}
+  # The tables have no column of Synthetic; the curves have Home-devices.
+  place = {'dataset': 'synthetic', 'topic': 'tables'}
+  drawn = source(**place, where='Home-devices', **accuracy)
+  assert drawn == claims.PAPER
+  for of in (accuracy, users):
+    printed = source(dataset='shakespeare', where='Always', **of)
+    assert printed == claims.PAPER
+    carried = source(**place, where='Always', **of)
+    assert carried == claims.CARRIED_OVER
+  mean = source(dataset='shakespeare', where=claims.ALL_AVAILS, **users)
+  assert mean == claims.CARRIED_OVER
+  ours = {claim.topic for claim in found if claim.source == claims.OURS}
+  assert ours == {'controls (ours)'}
+
+
 def test_the_mean_of_five_needs_all_five():
   def of(method, accuracies):
     return [

@@ -103,7 +103,7 @@ def test_departures():
   assert row['FedAvg'] == 'as in the paper'
   assert row['F3AST'] == '0.300 ± 0.000 [3] (-50 %)'
   # FedAvg is that of the paper's protocol.
-  assert row['F3AST - FedAvg'] == '-0.200 ± 0.000 [3]'
+  assert row['F3AST - FedAvg'] == '-0.2000 ± 0.0000 [3]'
   assert _rows(table, 'released')['F3AST'] == 'not run'
 
 
@@ -143,8 +143,8 @@ def test_k_sweep_and_released():
   assert row['F3AST - FedAvg'] == '+0.100 [1]'
   assert row['PoC'] == row['F3AST - PoC'] == 'not run'
   row = _rows(found['released'], 'test accuracy', 'F3AST')
-  assert row['Scarce: released'] == '0.250 [1]'
-  assert row['Scarce: paper'] == 'not run'
+  assert row["Scarce: the released code's"] == '0.250 [1]'
+  assert row["Scarce: the paper's rules"] == 'not run'
 
 
 def test_seconds():

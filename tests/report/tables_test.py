@@ -37,6 +37,13 @@ def test_measured_by_hand():
   assert entry.gain == pytest.approx(1 / 3)
 
 
+def test_no_gain_over_a_baseline_that_diverged_or_is_not_there():
+  values = pd.Series({0: 0.5, 1: 0.7})
+  for baseline in ({0: 0.4, 1: math.nan}, {2: 0.4}, {}):
+    baseline = pd.Series(baseline, dtype=float)
+    assert tables.measured(values, 'group', baseline).gain is None
+
+
 @pytest.mark.parametrize(
   'entry, text',
   [
@@ -44,7 +51,10 @@ def test_measured_by_hand():
     (tables.Measured(0.7004), '0.700 [1]'),
     (tables.Measured(0.2, gain=0.87), '0.200 [1] (+87 %)'),
     (tables.Measured(0.2, gain=-0.0049), '0.200 [1] (-0.5 %)'),
-    (tables.Measured(0.01, 0.002, 2, signed=True), '+0.010 ± 0.002 [2]'),
+    (tables.Measured(0.01, 0.02, 2, signed=True), '+0.010 ± 0.020 [2]'),
+    (tables.Measured(-0.00049, 0.0002, 2, signed=True), '-0.0005 ± 0.0002 [2]'),
+    (tables.Measured(0.0035, signed=True), '+0.0035 [1]'),
+    (tables.Measured(0.0351, signed=True), '+0.035 [1]'),
     (tables.Measured(math.nan, seeds=0), 'not run'),
     (tables.Measured(math.nan, seeds=0, absent='–'), '–'),
     (tables.Printed(0.54, 3), '0.540'),

@@ -58,6 +58,26 @@ def test_rows_without_any_run_are_left_out():
   assert len(found['verdicts-compact'].rows) > 4
 
 
+def test_counts_by_where_claims_are_from():
+  counts = _tables(_ABOVE)['verdict-counts']
+  size = "models of the paper's size"
+  claims_of = "the paper's claim, where it shows nothing"
+  row = _row(counts, claims_of, size)
+  # Both accuracies hold; both losses are the same in all seeds.
+  assert (row['holds'], row['does not hold'], row['undecided']) == (
+    '2', '0', '2'
+  )
+  row = _row(counts, 'the paper prints, draws or says it', size)
+  assert (row['holds'], row['undecided']) == ('0', '0')
+  assert int(row['not run']) > 80  # As many have a number in its tables.
+  assert _row(counts, 'our controls', size)['not run'] == '6'
+  num_claims = len(_tables({})['claims'].rows)
+  words = ('holds', 'does not hold', 'undecided', 'not run')
+  columns = [counts.header.index(word) for word in words]
+  total = sum(int(row[column]) for row in counts.rows for column in columns)
+  assert total == num_claims
+
+
 def test_statistics_of_a_claim():
   table = _tables(_ABOVE)['claims']
   (row,) = [
