@@ -226,9 +226,11 @@ def choose(method, r, round_num):
 # *What clients do* is a TFF learning process, the same for both methods: local
 # SGD from the global model, a sum of weighted updates, a step of the server, a
 # step of r, which is part of the server's state. Clients' examples go into TFF
-# as packed arrays, which is much faster than `tf.data` for small models. (With
-# `process.build_f3ast` you can bring your own `tff.learning` model and
-# `tf.data` datasets.)
+# as packed arrays, which is much faster than `tf.data` for small models. A
+# client trains on its rows once, in the order given; to shuffle, pack
+# `rows[k][rng.permutation(len(rows[k]))]`, and several of these for several
+# epochs. (With `process.build_f3ast` you can bring your own `tff.learning`
+# model and `tf.data` datasets.)
 
 BATCH_SIZE = 10
 layout = packing.layout_of(dataset.train[0])
