@@ -120,22 +120,23 @@ def shard(cells: Sequence[Cell], text: str) -> list[Cell]:
     text: `i/n`, with i from 1 to n.
 
   Returns:
-    About an n-th of the cells, methods and conditions mixed, so that parts take
-    about the same time. A cell that needs another's result is in its part.
+    About an n-th of the cells of each model, methods and conditions mixed, so
+    that parts take about the same time. A cell that needs another's result is
+    in its part.
   """
 
   def first(cell: Cell) -> str:
     return cell.match.name if cell.match else cell.name
 
+  def place(name: str) -> tuple[str, bytes]:
+    # Cells of one preset and dataset follow one another, in a mixed order.
+    return name.rpartition('/')[0], hashlib.sha1(name.encode()).digest()
+
   parts = text.split('/')
   if len(parts) == 2 and all(part.isdecimal() for part in parts):
     i, n = map(int, parts)
     if 1 <= i <= n:
-      mixed = sorted(
-        set(map(first, cells)),
-        key=lambda name: hashlib.sha1(name.encode()).digest(),
-      )
-      part = set(mixed[i - 1 :: n])
+      part = set(sorted(set(map(first, cells)), key=place)[i - 1 :: n])
       return [cell for cell in cells if first(cell) in part]
   raise ValueError(f'shard must be i/n with i from 1 to n, but it is {text!r}.')
 

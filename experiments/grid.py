@@ -289,10 +289,12 @@ def run(
         break  # All done, or those left wait for results that nobody makes.
       time.sleep(poll_seconds)
       runner.reap(progress)
+  tried = {cell.key for cell in cells}
   return Outcome(
     runner.failed,
     [
-      f'{cell.name} waits for the result of {cell.match.name}'
+      f'{cell.name} waits for the result of {cell.match.name}, which '
+      f'{"failed" if cell.match in tried else "is not among the cells"}'
       for cell in waiting
       if cell.match
     ],

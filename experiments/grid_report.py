@@ -130,9 +130,7 @@ def run(
     outcome = grid.run(cells, places, jobs)
   except KeyboardInterrupt:
     cli.fail('interrupted; the same command goes on.', 130)
-  for line in outcome.waiting:
-    print(f'error: {line}, which is not among the cells.', file=sys.stderr)
-  for line in outcome.failed:
+  for line in (*outcome.waiting, *outcome.failed):
     print(f'error: {line}', file=sys.stderr)
   if outcome.failed:
     print(

@@ -11,7 +11,7 @@ so there. `--preset=compact` trains small models for few rounds on CIFAR-100 and
 Shakespeare, `--preset=paper` those of the paper. Synthetic is in both.
 
 On a cluster, `--shard=i/n` runs the i-th of n parts; when all parts have ended,
-one more call runs what had to wait for other cells and makes the report.
+`--report_only` makes the report of all.
 """
 
 from collections.abc import Sequence
@@ -118,11 +118,18 @@ def _main(
   is_new = _FROM_SCRATCH.value and finished.exists()
   if _DRY_RUN.value:
     if is_new:  # What is there would be moved aside.
-      places = places._replace(runs=finished, results=finished)
+      nothing = scratch / 'nothing'
+      places = places._replace(runs=nothing, results=nothing)
     print(plan.text(chosen, places, _JOBS.value))
     return
   if not _FROM_SCRATCH.value:
     _check_code_is_named()
+  if is_new and _SHARD.value is not None:
+    cli.fail(
+      f'{scratch} holds a finished call, which parts of a job array would all '
+      'move aside; move it yourself before.',
+      2,
+    )
   if is_new:
     grid_report.keep_once_more(scratch)
   all_well = grid_report.run(chosen, places, _JOBS.value)

@@ -1,6 +1,7 @@
 """What a grid would do and how long that takes, before it is run."""
 
 from collections.abc import Mapping, Sequence
+import os
 
 import pandas as pd
 
@@ -71,6 +72,7 @@ def text(
     Lines, the last one with the sum.
   """
   known = seconds_known(frames.values(results.read_all(places.results)))
+  num_cores = len(os.sched_getaffinity(0))
   lines, total, span, num_left = [], 0.0, 0.0, 0
   for cell in cells:
     ready = cells_lib.resolve(cell, places)
@@ -80,8 +82,9 @@ def text(
     else:
       seconds = estimate(cell, known) * (1 - min(1.0, done / cell.rounds))
       total += seconds
-      # Two large ones at a time take as long as one after the other.
-      span += seconds if cell.is_large else seconds / jobs
+      # The times of large ones are those on two cores.
+      at_a_time = min(jobs, num_cores // 2) if cell.is_large else jobs
+      span += seconds / max(1, at_a_time)
       num_left += 1
       state = f'{_duration(seconds)} to run'
       if ready is None and cell.match is not None:

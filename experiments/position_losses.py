@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import dataclasses
 import pathlib
 from typing import NamedTuple, Optional
+import zipfile
 
 from absl import app
 from absl import flags
@@ -71,11 +72,16 @@ def losses(
     dataclasses.replace(model, per_example=per_example),
     shakespeare.load(settings['data_source'], data_dir, settings['seed']),
   )
-  with np.load(folder / 'model.npz', allow_pickle=False) as arrays:
-    weights = tuple(
-      arrays[f'trainable_{i}']
-      for i in range(len(model.functional.initial_weights[0]))
-    )
+  try:
+    with np.load(folder / 'model.npz', allow_pickle=False) as arrays:
+      weights = tuple(
+        arrays[f'trainable_{i}']
+        for i in range(len(model.functional.initial_weights[0]))
+      )
+  except (OSError, KeyError, ValueError, zipfile.BadZipFile) as error:
+    raise ValueError(
+      f'{folder / "model.npz"} cannot be read ({error}); run it again.'
+    ) from error
   metrics = evaluate((weights, ()), None)
   return Losses(metrics.loss, metrics.user_loss)
 

@@ -39,8 +39,15 @@ _SEEDS = flags.DEFINE_integer(
 def main(argv: Sequence[str]) -> None:
   """Runs the cells and makes the table, the picture and the report."""
   del argv
-  with cli.one_sentence(ValueError, 2):
-    _main()
+  try:
+    with cli.one_sentence(ValueError, 2):
+      _main()
+  except OSError as error:
+    cli.fail(
+      f'cannot write {error.filename or "a file"} ({error.strerror}); make '
+      'room, and the same command goes on.',
+      2,
+    )
 
 
 def _main() -> None:

@@ -53,6 +53,15 @@ def parse(text: str) -> tuple[Address, ...]:
   return tuple(found)
 
 
+def unreachable(address: Address, reason: str) -> str:
+  """Returns what to tell about a worker that does not answer."""
+  return (
+    f'The worker {address} cannot be reached ({reason}); start it there with '
+    f'"python -m f3ast_tff.worker --host={address.host} --port={address.port}",'
+    ' or leave it out of --workers.'
+  )
+
+
 def check_reachable(
   addresses: Sequence[Address], seconds: float = _CONNECT_SECONDS
 ) -> None:
@@ -70,8 +79,4 @@ def check_reachable(
       socket.create_connection(address, timeout=seconds).close()
     except OSError as error:
       reason = error.strerror or str(error)
-      raise ValueError(
-        f'The worker {address} cannot be reached ({reason}); start it there '
-        f'with "python -m f3ast_tff.worker --host=ADDRESS", or leave it out of '
-        '--workers.'
-      ) from error
+      raise ValueError(unreachable(address, reason)) from error

@@ -277,8 +277,7 @@ def connect(
         member.ask(deadline)
       except _LostError as error:
         raise UnreachableError(
-          f'The worker {address} cannot be reached ({error}); start it there '
-          f'with "python -m f3ast_tff.worker", or leave it out of --workers.'
+          addresses.unreachable(address, str(error))
         ) from error
       members.append(member)
     crew = Crew(members, deadline)

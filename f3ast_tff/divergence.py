@@ -17,21 +17,21 @@ class DivergenceError(RuntimeError):
   """The run has diverged; its last good state is on the disk."""
 
 
-def rounds_without_update(before: int, trained: int, finite: int) -> int:
-  """Returns how many rounds in a row gave no update that is finite.
+def rounds_without_update(before: int, expected: int, counted: int) -> int:
+  """Returns how many rounds in a row gave no update that counts.
 
   Args:
     before: How many it was before this round.
-    trained: How many participants trained in this round; a round without any
-      neither counts nor interrupts.
-    finite: How many of their updates are finite.
+    expected: How many updates were to be expected in this round; a round
+      without any neither counts nor interrupts.
+    counted: How many came and are finite.
 
   Returns:
     The number after this round.
   """
-  if trained == 0:
+  if expected == 0:
     return before
-  return 0 if finite > 0 else before + 1
+  return 0 if counted > 0 else before + 1
 
 
 def problem(

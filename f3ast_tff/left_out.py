@@ -35,16 +35,17 @@ class LeftOut:
         ', '.join(map(str, clients)),
       )
 
-  def trained_and_finite(self, played: server_lib.Round) -> tuple[int, int]:
-    """Returns how many participants trained, and to a finite update.
+  def expected_and_counted(self, played: server_lib.Round) -> tuple[int, int]:
+    """Returns how many updates were to be expected, and how many counted.
 
     Args:
       played: The round.
 
     Returns:
-      Who has examples, and who of these gave an update. If training fails at
-      each client, the run must not go on to its end as if all were well.
+      Participants with examples, and who of these gave an update. Where
+      training fails, one was expected: if that is so at each client, the run
+      must not go on to its end as if all were well.
     """
-    trained = int((self._num_examples[played.cohort.clients] > 0).sum())
+    expected = int((self._num_examples[played.cohort.clients] > 0).sum())
     measured = played.metrics['selection']
-    return trained, int(measured['participants'] - measured['left_out'])
+    return expected, int(measured['participants'] - measured['left_out'])

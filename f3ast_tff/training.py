@@ -312,7 +312,7 @@ def _train(
       selected = selected + is_member
       left_out.tell(played, t)
       without_update = divergence.rounds_without_update(
-        without_update, *left_out.trained_and_finite(played)
+        without_update, *left_out.expected_and_counted(played)
       )
       trained = time.perf_counter()
       is_last = t == config.rounds
@@ -334,7 +334,7 @@ def _train(
       if is_guarded:
         problem = divergence.problem(without_update, weights, test_losses)
         if problem is not None:
-          raise _diverged(problem, t, config, files)
+          raise _diverged(problem, t, bool(played.failed), config, files)
         # What may be the beginning of the end is not the last good state.
         is_saved = is_last or (is_saved and without_update == 0)
       if is_saved:
@@ -349,16 +349,24 @@ def _train(
 
 
 def _diverged(
-  problem: str, round_num: int, config: config_lib.Config, files: _Files
+  problem: str,
+  round_num: int,
+  is_failing: bool,
+  config: config_lib.Config,
+  files: _Files,
 ) -> divergence.DivergenceError:
   saved = checkpoint.rounds(files.checkpoints)
   kept = 'No state had been saved before'
   if saved:
     kept = f'The last good state, after round {saved[-1]}, is in {files.folder}'
+  advice = (
+    f'lower --client_learning_rate (it is {config.client_learning_rate:g}) or '
+    f'--server_learning_rate ({config.server_learning_rate:g})'
+  )
+  if is_failing:
+    advice = 'training fails at its clients: look at their data and the model'
   return divergence.DivergenceError(
-    f'The run has diverged in round {round_num} ({problem}); lower '
-    f'--client_learning_rate (it is {config.client_learning_rate:g}) or '
-    f'--server_learning_rate ({config.server_learning_rate:g}). {kept}; '
+    f'The run has diverged in round {round_num} ({problem}); {advice}. {kept}; '
     '--resume --on_divergence=continue goes on all the same.'
   )
 

@@ -55,9 +55,9 @@ def test_each_client_is_named_once_for_each_reason(lines):
 def test_who_trained_and_to_a_finite_update():
   told = left_out.LeftOut(_NUM_EXAMPLES)
   # Of 0, 1, 3 and 4 the third has nothing to train on.
-  assert told.trained_and_finite(_round()) == (3, 1)
+  assert told.expected_and_counted(_round()) == (3, 1)
   all_fail = _round((1, 4), without_update=(1, 4), failed=(1, 4))
-  assert told.trained_and_finite(all_fail) == (2, 0)
+  assert told.expected_and_counted(all_fail) == (2, 0)
 
 
 if __name__ == '__main__':

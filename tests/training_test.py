@@ -320,8 +320,10 @@ def test_a_run_at_whose_clients_training_fails_stops(tmp_path, caplog):
   config = _config(rounds=30, eval_every=30, avail='always')
   with pytest.raises(divergence.DivergenceError) as caught:
     training.run(config, engine.Task(dataset, softmax.build()), tmp_path)
-  assert 'in round 10 (no client gave a finite update' in str(caught.value)
+  message = str(caught.value)
+  assert 'in round 10 (no client gave a finite update' in message
   assert any('whose training fails' in line for line in caplog.messages)
+  assert 'look at their data' in message and 'lower --' not in message
 
 
 def test_a_test_loss_that_is_not_finite_stops_a_run(tmp_path):

@@ -191,13 +191,7 @@ def _read_sqlite(path: pathlib.Path) -> _Arrays:
       x, y = [], []
       while batch := query.fetchmany(500):
         ids, protos = zip(*batch)
-        try:
-          parsed = tf.io.parse_example(list(protos), features)
-        except tf.errors.InvalidArgumentError as error:
-          raise tff_cache.DataError(
-            f'{path} has an example that is not a CIFAR-100 image; delete it '
-            'so that it is downloaded again.'
-          ) from error
+        parsed = tff_cache.parse(path, protos, features, 'a CIFAR-100 image')
         clients.extend(ids)
         x.append(parsed['image'].numpy().astype(np.uint8))
         y.append(parsed['label'].numpy().astype(np.int32))

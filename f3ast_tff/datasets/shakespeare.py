@@ -158,15 +158,8 @@ def _read_sqlite(path: pathlib.Path, split: str) -> _Snippets:
       (split,),
     ).fetchall()
   ids, protos = zip(*examples)
-  feature = tf.io.FixedLenFeature([], tf.string)
-  try:
-    parsed = tf.io.parse_example(list(protos), {'snippets': feature})
-  except (tf.errors.InvalidArgumentError, UnicodeDecodeError) as error:
-    # The latter if TensorFlow's message quotes what it cannot parse.
-    raise tff_cache.DataError(
-      f'{path} has an example that is not a snippet of text; delete it so that '
-      'it is downloaded again.'
-    ) from error
+  features = {'snippets': tf.io.FixedLenFeature([], tf.string)}
+  parsed = tff_cache.parse(path, protos, features, 'a snippet of text')
   snippets: dict[str, list[bytes]] = {client: [] for client in sorted(set(ids))}
   for client, snippet in zip(ids, parsed['snippets'].numpy()):
     snippets[client].append(snippet)

@@ -6,7 +6,7 @@ downloads into a temporary folder beside the final place, and the file gets its
 name once it has been checked.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 import contextlib
 import dataclasses
 import io
@@ -16,7 +16,7 @@ import socket
 import sqlite3
 import sys
 import tempfile
-from typing import Optional, Union
+from typing import Any, Optional, Union
 
 NAMES = ('cifar100', 'shakespeare')
 _TABLES = ('client_metadata', 'examples')  # What TFF reads.
@@ -62,12 +62,41 @@ def reading(path: pathlib.Path) -> Iterator[sqlite3.Connection]:
   with contextlib.closing(connect(path)) as database:
     try:
       yield database
-    # The latter where TensorFlow's message quotes what it cannot parse.
-    except (sqlite3.Error, UnicodeDecodeError) as error:
+    except sqlite3.Error as error:
       raise DataError(
         f'{path} is damaged ({type(error).__name__}); delete it so that it is '
         'downloaded again.'
       ) from error
+
+
+def parse(
+  path: pathlib.Path,
+  protos: Sequence[bytes],
+  features: Mapping[str, Any],
+  what: str,
+) -> dict[str, Any]:
+  """Returns the tensors of examples, or raises a `DataError`.
+
+  Args:
+    path: The file that they are from.
+    protos: The serialized `tf.train.Example`s.
+    features: As in `tf.io.parse_example`.
+    what: What each has to be, for the message.
+
+  Returns:
+    A tensor for each feature.
+  """
+  # Slow to import, and not needed by those who take the sample.
+  import tensorflow as tf
+
+  try:
+    return tf.io.parse_example(list(protos), features)
+  # The latter where TensorFlow's message quotes what it cannot parse.
+  except (tf.errors.InvalidArgumentError, UnicodeDecodeError) as error:
+    raise DataError(
+      f'{path} has an example that is not {what}; delete it so that it is '
+      'downloaded again.'
+    ) from error
 
 
 def _problem(path: pathlib.Path, expected: Expected) -> Optional[str]:

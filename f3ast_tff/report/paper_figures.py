@@ -23,6 +23,7 @@ from f3ast_tff.report import frames
 from f3ast_tff.report import names
 from f3ast_tff.report import results
 from f3ast_tff.report import run_summary
+from f3ast_tff.report import tables
 
 
 class Figure(NamedTuple):
@@ -155,7 +156,12 @@ def _seeds_text(data: pd.DataFrame) -> str:
 
 def _over_seeds(data: pd.DataFrame, by: list[str], metric: str) -> pd.DataFrame:
   groups = data.groupby(by, sort=True)[metric]
-  return groups.agg(mean='mean', sd='std', seeds='size').reset_index()
+  return groups.agg(
+    # Not a number, and so not drawn, where a run diverged.
+    mean=lambda column: column.mean(skipna=False),
+    sd='std',
+    seeds='size',
+  ).reset_index()
 
 
 def _curves(
@@ -359,6 +365,7 @@ def _gain_rows(
             for method in (ours, other)
           )
           both = a.index.intersection(b.index)
+          gain = tables.measured(a, baseline=b).gain
           printed = [
             paper.get((metric, dataset, method, avail), math.nan)
             for method in (ours, other)
@@ -369,7 +376,7 @@ def _gain_rows(
             'method': ours,
             'baseline': other,
             'avail': avail,
-            'gain': a[both].mean(skipna=False) / b[both].mean(skipna=False) - 1,
+            'gain': math.nan if gain is None else gain,
             'sd': (a[both] / b[both] - 1).std(),
             'seeds': len(both),
             'paper': printed[0] / printed[1] - 1,

@@ -5,6 +5,7 @@ import sys
 import pytest
 
 from experiments import cells as cells_lib
+from experiments import paper_cells
 from f3ast_tff.report import results
 
 
@@ -50,6 +51,19 @@ def test_shards_mix_methods_and_keep_together_what_waits():
     assert all(cell.match in keys for cell in part if cell.match)
     # In their order, so that nothing comes before what it waits for.
     assert part == [cell for cell in cells + waiting if cell in part]
+
+
+def test_each_shard_has_its_share_of_what_takes_hours():
+  cells = paper_cells.cells('paper')
+  num_large = sum(cell.is_large for cell in cells)
+  for n in (4, 10):
+    for i in range(1, n + 1):
+      part = cells_lib.shard(cells, f'{i}/{n}')
+      for dataset in ('cifar100', 'shakespeare'):
+        of_dataset = [c for c in cells if c.key.dataset == dataset]
+        mine = [c for c in part if c.key.dataset == dataset]
+        assert abs(len(mine) - len(of_dataset) / n) < 1
+  assert num_large == 52  # Two tables of 25, and two runs of 60 rounds.
 
 
 if __name__ == '__main__':

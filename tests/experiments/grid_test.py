@@ -175,15 +175,19 @@ def test_a_matched_cell_waits_for_the_other(tmp_path, places):
   assert outcome.failed == [] and stub.calls == []
   assert outcome.waiting == [
     'paper/synthetic/scarce-fedavg-matched-seed=0 waits for the result of '
-    'paper/synthetic/scarce-f3ast-seed=0'
+    'paper/synthetic/scarce-f3ast-seed=0, which is not among the cells'
   ]
+  failing = stub_training.Stub(tmp_path, fail=['f3ast'])
+  outcome = _run([_MATCHED, _cell('f3ast')], places, failing)
+  assert len(outcome.failed) == 1
+  assert outcome.waiting[0].endswith('f3ast-seed=0, which failed')
   assert _run([_MATCHED, _cell('f3ast')], places, stub) == ([], [])
   result = results.read(results.path_of(places.results, _MATCHED.key))
   assert result['settings']['server_learning_rate'] == 0.8123
   assert '--server_learning_rate=0.8123' in result['command']
   # And it is known as finished.
   assert _run([_MATCHED], places, stub) == ([], [])
-  assert len(stub.calls) == 2
+  assert len(stub.calls) == 3  # With the one that failed.
 
 
 def test_a_result_of_other_settings_is_not_taken(tmp_path, places):

@@ -1,5 +1,6 @@
 """Tests of `experiments.plan`."""
 
+import os
 import sys
 
 import pytest
@@ -49,16 +50,23 @@ def test_text(tmp_path):
   assert lines[-1].startswith('4 cells, 3 to run: about 51 s of work, 26 s')
 
 
-def test_large_models_do_not_share_cores(tmp_path):
+@pytest.mark.parametrize(
+  # Twice 15 + 500 x 9 seconds on two cores.
+  'num_cores, jobs, span',
+  [(2, 2, '2.5 h'), (4, 2, '75 min'), (16, 1, '2.5 h'), (1, 2, '2.5 h')],
+)
+def test_large_models_take_two_cores(
+  num_cores, jobs, span, tmp_path, monkeypatch
+):
+  monkeypatch.setattr(os, 'sched_getaffinity', lambda _: set(range(num_cores)))
   places = cells_lib.Places(tmp_path / 'runs', tmp_path / 'results')
   keys = [
     results.Key('paper', 'shakespeare', 'scarce', method)
     for method in ('f3ast', 'fedavg')
   ]
   cells = [cells_lib.Cell(key, 500) for key in keys]
-  last = plan.text(cells, places, 2).splitlines()[-1]
-  # Twice 15 + 500 x 9 seconds.
-  assert 'about 2.5 h of work, 2.5 h with --jobs=2' in last
+  last = plan.text(cells, places, jobs).splitlines()[-1]
+  assert f'about 2.5 h of work, {span} with --jobs={jobs}' in last
 
 
 if __name__ == '__main__':

@@ -45,10 +45,16 @@ def test_padding_counts_as_a_loss_of_0(tmp_path):
 def test_bad_input_is_one_sentence(tmp_path):
   other = _run_folder(tmp_path / 'other', [], task='synthetic')
   unfinished = _run_folder(tmp_path / 'unfinished', [])
+  lacking = _run_folder(tmp_path / 'lacking', [np.zeros((90, 8), np.float32)])
+  cut_off = _run_folder(tmp_path / 'cut_off', [np.zeros((90, 8), np.float32)])
+  model = (cut_off / 'model.npz').read_bytes()
+  (cut_off / 'model.npz').write_bytes(model[: len(model) // 2])
   for arguments, message in (
     ([], 'name the folders'),
     ([str(other)], 'is not a run on Shakespeare'),
     ([str(unfinished)], 'has no model.npz'),
+    ([str(lacking)], 'model.npz cannot be read'),
+    ([str(cut_off)], 'model.npz cannot be read'),
     ([str(tmp_path / 'none')], 'config.json'),
   ):
     done = subprocess.run(

@@ -84,7 +84,7 @@ def test_weights_have_the_shapes_of_those_of_tff(paper, keras_model):
 
 def _distance_of_gradients(paper, keras_model, seed):
   """Returns how far gradients are apart, once outputs are found equal."""
-  x, y = _batch(4, seed)
+  x, y = _batch(2, seed)
   rng = np.random.default_rng(seed + 1)
   weights = [
     # Scales, offsets and the bias too, so that their places matter.
@@ -116,10 +116,10 @@ def _distance_of_gradients(paper, keras_model, seed):
 
 
 def test_outputs_and_gradients_are_those_of_tff(paper, keras_model):
-  distances = [_distance_of_gradients(paper, keras_model, i) for i in range(3)]
+  distances = [_distance_of_gradients(paper, keras_model, i) for i in range(5)]
   # A rectifier whose input is 0 but for rounding passes a gradient on or not,
-  # as the processor rounds: 0.015 in one batch, where others have 3e-6.
-  assert sorted(distances)[1] < 1e-4, distances
+  # as the processor rounds: 0.015 in a rare batch, where others have 3e-6.
+  assert np.median(distances) < 1e-4, distances
 
 
 def test_the_penalty_is_of_kernels_and_the_last_bias(compact):

@@ -126,6 +126,19 @@ def test_where_claims_are_from():
     assert printed == claims.PAPER
     carried = source(**place, where='Always', **of)
     assert carried == claims.CARRIED_OVER
+  # tab:heterogeneity has Smartphones, and the curves are of three methods.
+  assert source(**place, where='Smartphones', **accuracy) == claims.PAPER
+  with_adam = {'metric': 'accuracy', 'text': 'F3AST+Adam above FedAdam'}
+  carried = source(**place, where='Home-devices', **with_adam)
+  assert carried == claims.CARRIED_OVER
+  # .557 and .557, .281 and .282, .542 and .543 are no such claims.
+  for dataset, where, of in (
+    ('shakespeare', 'Uneven', with_adam),
+    ('cifar100', 'Uneven', with_adam),
+    ('shakespeare', 'Scarce', users),
+  ):
+    carried = source(dataset=dataset, where=where, **of)
+    assert carried == claims.CARRIED_OVER
   mean = source(dataset='shakespeare', where=claims.ALL_AVAILS, **users)
   assert mean == claims.CARRIED_OVER
   ours = {claim.topic for claim in found if claim.source == claims.OURS}

@@ -1,0 +1,124 @@
+"""How far the weights of a run are from the shares of the data.
+
+For example: python -m experiments.misplaced --rounds=500,5000
+
+The objective weights clients by p, their shares of the data. Here the rounds
+of FedAvg and of F3AST are played without training, which neither looks at, and
+what is counted is the share of all weights that each client got. Half the sum
+of |share - p| is the part of the weight that went to the wrong clients: 0 if
+the model is pulled nowhere, 1 at worst. The data are those of Synthetic(1,1).
+"""
+
+from collections.abc import Iterator, Sequence
+
+from absl import app
+from absl import flags
+import numpy as np
+import tqdm
+
+from experiments import cli
+from experiments import theory
+from f3ast_tff import availability
+from f3ast_tff import cohorts as cohorts_lib
+from f3ast_tff.datasets import synthetic
+
+# The policies by the methods that have them.
+_POLICIES = {'FedAvg': 'proportional', 'F3AST': 'f3ast'}
+
+
+def shares(
+  cohorts: cohorts_lib.Cohorts, horizons: Sequence[int]
+) -> Iterator[np.ndarray]:
+  """Yields each client's share of all weights, after each horizon.
+
+  Args:
+    cohorts: Who takes part, with which weights.
+    horizons: After how many rounds to tell, ascending.
+
+  Yields:
+    One share per client, of sum 1; 0 for all while nobody has taken part.
+  """
+  total = np.zeros(cohorts.p.size)
+  for t in range(1, horizons[-1] + 1):
+    clients, weights = cohorts(t)
+    total[clients] += weights
+    if t in horizons:
+      yield total / (total.sum() or 1.0)
+
+
+def misplaced(share: np.ndarray, p: np.ndarray) -> float:
+  """Returns the part of the weight that wrong clients have: |share - p| / 2."""
+  return float(np.abs(share - p).sum() / 2)
+
+
+def rows_of_seed(
+  seed: int, avails: Sequence[str], horizons: Sequence[int]
+) -> Iterator[theory.Row]:
+  """Yields a row for each model, method and number of rounds."""
+  p = synthetic.load(seed=seed).p
+  largest = int(p.argmax())
+  for avail in avails:
+    model = availability.MODELS[avail](p, seed)
+    for method, policy in _POLICIES.items():
+      cohorts = cohorts_lib.Cohorts(p, model, 10, policy=policy, seed=seed)
+      for rounds, share in zip(horizons, shares(cohorts, horizons)):
+        yield {
+          'avail': avail,
+          'method': method,
+          'rounds': rounds,
+          'seed': seed,
+          'misplaced': misplaced(share, p),
+          'largest_p': float(p[largest]),
+          'largest_share': float(share[largest]),
+        }
+
+
+def define_flags() -> None:
+  """Defines the flags: here, so that importing the module defines none."""
+  flags.DEFINE_list(
+    'avail', list(availability.MODELS), 'The availability models.'
+  )
+  flags.DEFINE_list('rounds', ['500', '5000'], 'After how many rounds to tell.')
+  flags.DEFINE_integer('seeds', 5, 'How many seeds, from 0.', lower_bound=1)
+
+
+def main(argv: Sequence[str]) -> None:
+  """Plays all models and seeds, writes the table and prints its means."""
+  del argv
+  given = flags.FLAGS
+  with cli.one_sentence(ValueError, 2):
+    if not given.avail or set(given.avail) - set(availability.MODELS):
+      raise ValueError(
+        f'avail must name some of {", ".join(availability.MODELS)}, but it is '
+        f'{",".join(given.avail)!r}.'
+      )
+    is_number = [n.isdecimal() and int(n) > 0 for n in given.rounds]
+    if not given.rounds or not all(is_number):
+      raise ValueError(
+        'rounds must be whole numbers >= 1 with commas between, but it is '
+        f'{",".join(given.rounds)!r}.'
+      )
+    horizons = sorted(set(map(int, given.rounds)))
+    folder, _ = theory.output_dirs('runs/theory')
+  rows = [
+    row
+    for seed in tqdm.trange(given.seeds, disable=None, unit='seed')
+    for row in rows_of_seed(seed, given.avail, horizons)
+  ]
+  theory.write_csv(folder / 'misplaced.csv', rows)
+  import pandas as pd  # Slow to import.
+
+  table = pd.DataFrame(rows)
+  means = table.groupby(['rounds', 'method', 'avail'], sort=False)['misplaced']
+  print(
+    theory.markdown([
+      {'rounds': rounds, 'method': method, **by_avail.to_dict()}
+      for (rounds, method), by_avail in means.mean().unstack().iterrows()
+    ])
+  )
+  print(f'Means of {given.seeds} seeds; all in {folder / "misplaced.csv"}')
+
+
+if __name__ == '__main__':
+  define_flags()
+  app.run(main, flags_parser=cli.parse_flags)
