@@ -203,6 +203,19 @@ def longer(rounds: int = design.LONGER_ROUNDS) -> list[cells_lib.Cell]:
   ]
 
 
+def settled(rounds: int = design.SETTLED_ROUNDS) -> list[cells_lib.Cell]:
+  """Returns runs on Synthetic in which F3AST's rates settle."""
+  flags = (('eval_every', 20),)
+  return [
+    cells_lib.Cell(
+      design.synthetic(method, avail, design.SETTLED, seed), rounds, flags
+    )
+    for avail in design.SETTLED_AVAILS
+    for seed in design.FEW_SEEDS
+    for method in design.SETTLED_METHODS
+  ]
+
+
 def cells(preset: str, rounds: Optional[int] = None) -> list[cells_lib.Cell]:
   """Returns the cells of a preset; Synthetic belongs to both.
 
@@ -220,6 +233,7 @@ def cells(preset: str, rounds: Optional[int] = None) -> list[cells_lib.Cell]:
   }
   return [
     *synthetic(rounds or PAPER_ROUNDS['synthetic']),
+    *settled(rounds or design.SETTLED_ROUNDS),
     *(cell for name in presets for cell in other_rounds[name]),
     *(cell for name in presets for cell in real_data(name, rounds)),
   ]

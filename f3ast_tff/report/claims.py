@@ -378,6 +378,30 @@ def _controls(values: pd.DataFrame) -> Iterator[Claim]:
       )
 
 
+def _settled(values: pd.DataFrame) -> Iterator[Claim]:
+  """Yields our own: is F3AST ahead once its rates have settled?"""
+  for avail in design.SETTLED_AVAILS:
+    for metric in ('accuracy', 'user_accuracy'):
+      ours, other = (
+        frames.by_seed(
+          values, design.synthetic(method, avail, design.SETTLED), metric
+        )
+        for method in ('f3ast', 'fedavg')
+      )
+      yield Claim(
+        'controls (ours)',
+        'paper',
+        'synthetic',
+        f'{names.AVAILS[avail]}, {design.SETTLED_ROUNDS} rounds',
+        _text('f3ast', 'fedavg', True),
+        metric,
+        ours,
+        other,
+        True,
+        source=OURS,
+      )
+
+
 def claims(values: pd.DataFrame, paper: pd.DataFrame) -> list[Claim]:
   """Returns all claims, run or not.
 
@@ -394,4 +418,5 @@ def claims(values: pd.DataFrame, paper: pd.DataFrame) -> list[Claim]:
     *_k_sweep(values),
     *_steadiness(values),
     *_controls(values),
+    *_settled(values),
   ]

@@ -2,8 +2,8 @@
 
 Seeds and conditions were fixed here before the grid was run. Three seeds of
 Home-devices on Synthetic had been seen by then, and two controls were added
-that the first results asked for: `MATCHED_TO_P` and `FASTER_BETA`; so was
-`LONGER` on Shakespeare.
+that the first results asked for: `MATCHED_TO_P` and `FASTER_BETA`; so were
+`LONGER` on Shakespeare and `SETTLED` on Synthetic.
 """
 
 from collections.abc import Mapping, Sequence
@@ -47,8 +47,14 @@ LONGER_METHODS = ('fedavg', 'f3ast')
 LONGER_AVAIL = 'home_devices'
 LONGER = f'{LONGER_ROUNDS}_rounds'
 
+# With beta = .001 rates take about 3,000 rounds to settle: what then?
+SETTLED_ROUNDS = 5000
+SETTLED_METHODS = ('fedavg', 'f3ast')
+SETTLED_AVAILS = ('uneven', 'smartphones', 'home_devices')
+SETTLED = f'{SETTLED_ROUNDS}_rounds'
+
 # Cells that have another number of rounds than others of their table.
-OTHER_ROUNDS = (FIRST, LONGER)
+OTHER_ROUNDS = (FIRST, LONGER, SETTLED)
 
 _ALL_F3AST = ('f3ast', 'f3ast_adam')
 _ALL = tuple(names.METHODS)

@@ -12,6 +12,7 @@ import pandas as pd
 
 from f3ast_tff import run_directory
 from f3ast_tff.report import claims as claims_lib
+from f3ast_tff.report import control_tables
 from f3ast_tff.report import frames
 from f3ast_tff.report import html_report
 from f3ast_tff.report import local_work
@@ -98,6 +99,7 @@ def build(
   values, curves = frames.values(all_results), frames.curves(all_results)
   number_tables = [
     *paper_tables.build(values, paper.numbers, paper.seconds),
+    *control_tables.build(values),
     local_work.table(curves),
   ]
   verdicts = verdict_tables.build(claims_lib.claims(values, paper.numbers))

@@ -1,11 +1,10 @@
-"""The paper's tables with our numbers beside its own, and tables of controls.
+"""The paper's tables with our numbers beside its own.
 
 Models of different sizes are in different tables, and ours and the paper's
 numbers in different columns.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-import math
+from collections.abc import Mapping, Sequence
 from typing import Any, Optional
 
 import pandas as pd
@@ -17,18 +16,18 @@ from f3ast_tff.report import results
 from f3ast_tff.report import run_tables
 from f3ast_tff.report import tables
 
-_BASELINES = dict(names.PAIRS)
-_HOW = (
+BASELINES = dict(names.PAIRS)
+HOW = (
   'Ours: mean ± standard deviation over seeds [number of seeds], a seed '
   f'being its mean over the last {run_tables.LAST_ROUNDS} rounds (the last '
   'third of shorter runs)'
 )
-_GAIN = '; in parentheses the relative gain over FedAvg or FedAdam.'
+GAIN = '; in parentheses the relative gain over FedAvg or FedAdam.'
 # The paper prints accuracies with three digits and losses with two.
 _DIGITS = {'accuracy': 3, 'user_accuracy': 3}
 
 
-def _measured(
+def entry(
   values: pd.DataFrame,
   key: results.Key,
   metric: str,
@@ -45,6 +44,14 @@ def _measured(
   )
 
 
+def difference(
+  values: pd.DataFrame, ours: results.Key, other: results.Key, metric: str
+) -> tables.Measured:
+  """Returns how much one cell is above another, paired by seed."""
+  pair = [frames.by_seed(values, key, metric) for key in (ours, other)]
+  return tables.measured(frames.paired_differences(*pair), signed=True)
+
+
 def _printed(
   paper: Mapping[Any, float],
   dataset: str,
@@ -53,7 +60,7 @@ def _printed(
   avail: str,
 ) -> tables.Printed:
   value = paper.get((metric, dataset, method, avail))
-  other = paper.get((metric, dataset, _BASELINES.get(method, ''), avail))
+  other = paper.get((metric, dataset, BASELINES.get(method, ''), avail))
   gain = value / other - 1 if value is not None and other is not None else None
   return tables.Printed(value, _DIGITS.get(metric, 2), gain)
 
@@ -81,9 +88,9 @@ def _by_avail(
     for method, name in names.METHODS.items():
       row: list[tables.Entry] = [names.DATASETS[dataset], name]
       for avail in names.AVAILS:
-        baseline = _BASELINES.get(method) if has_gain else None
+        baseline = BASELINES.get(method) if has_gain else None
         row.append(
-          _measured(
+          entry(
             values,
             results.Key(preset, dataset, avail, method),
             metric,
@@ -94,7 +101,7 @@ def _by_avail(
           row.append(_printed(printed, dataset, metric, method, avail))
       rows.append(row)
   columns = ['ours', 'paper'] if has_gain else ['ours']
-  note = _HOW + (_GAIN if has_gain else '. It acts as a server learning rate.')
+  note = HOW + (GAIN if has_gain else '. It acts as a server learning rate.')
   if preset == 'compact' and has_gain:
     note += " The paper's numbers are of larger models and more rounds."
   if metric in ('loss', 'user_loss'):
@@ -128,7 +135,7 @@ def _heterogeneity(values: pd.DataFrame, paper: pd.DataFrame) -> tables.Table:
       is_gain = method != 'fedavg'
       gain = printed[(method, alpha)] / printed[('fedavg', alpha)] - 1
       row += [
-        _measured(values, keys[0], 'accuracy', keys[1] if is_gain else None),
+        entry(values, keys[0], 'accuracy', keys[1] if is_gain else None),
         tables.Printed(
           printed[(method, alpha)], 2, gain if is_gain else None
         ),
@@ -137,18 +144,11 @@ def _heterogeneity(values: pd.DataFrame, paper: pd.DataFrame) -> tables.Table:
   return tables.Table(
     'heterogeneity',
     'Test accuracy on Synthetic(alpha, alpha) under Smartphones',
-    _HOW + _GAIN,
+    HOW + GAIN,
     ['method', *['ours', 'paper'] * len(design.ALPHAS)],
     rows,
     ['', *(f'alpha = {alpha:g}' for alpha in design.ALPHAS for _ in range(2))],
   )
-
-
-def _difference(
-  values: pd.DataFrame, ours: results.Key, other: results.Key, metric: str
-) -> tables.Measured:
-  pair = [frames.by_seed(values, key, metric) for key in (ours, other)]
-  return tables.measured(frames.paired_differences(*pair), signed=True)
 
 
 def _k_sweep(values: pd.DataFrame) -> tables.Table:
@@ -163,18 +163,18 @@ def _k_sweep(values: pd.DataFrame) -> tables.Table:
     few = values[values['seed'].isin(list(design.FEW_SEEDS))]
     rows.append([
       str(k),
-      *(_measured(few, key, 'accuracy') for key in keys.values()),
+      *(entry(few, key, 'accuracy') for key in keys.values()),
       *(
-        _difference(few, keys['f3ast'], keys[other], 'accuracy')
+        difference(few, keys['f3ast'], keys[other], 'accuracy')
         for other in design.K_METHODS
         if other != 'f3ast'
       ),
-      _measured(few, keys['f3ast'], 'sum_of_weights'),
+      entry(few, keys['f3ast'], 'sum_of_weights'),
     ])
   return tables.Table(
     'k-sweep',
     'Test accuracy on Synthetic(1,1) under Home-devices with K clients a round',
-    f'{_HOW}. Differences are paired by seed. The paper shows a figure without '
+    f'{HOW}. Differences are paired by seed. The paper shows a figure without '
     'numbers. With K = 30 Power-of-Choice takes all of its 30 candidates.',
     [
       'K',
@@ -184,162 +184,6 @@ def _k_sweep(values: pd.DataFrame) -> tables.Table:
       'sum of weights, F3AST',
     ],
     rows,
-  )
-
-
-def _released(values: pd.DataFrame) -> tables.Table:
-  variant = design.variant('protocol', 'released')
-  rows = []
-  for metric in ('accuracy', 'loss'):
-    for method, name in names.METHODS.items():
-      row: list[tables.Entry] = [names.METRICS[metric], name]
-      for avail in names.AVAILS:
-        for v in ('', variant):
-          baseline = _BASELINES.get(method)
-          row.append(
-            _measured(
-              values,
-              design.synthetic(method, avail, v),
-              metric,
-              design.synthetic(baseline, avail, v) if baseline else None,
-              seeds=[0],
-            )
-          )
-      rows.append(row)
-  return tables.Table(
-    'released',
-    "Synthetic(1,1) by the paper and by the authors' released code",
-    'Our runs in both columns, seed 0: the mean over the last 100 rounds [1]'
-    + _GAIN,
-    [
-      'metric',
-      'method',
-      *["the paper's rules", "the released code's"] * len(names.AVAILS),
-    ],
-    rows,
-    ['', '', *(n for n in names.AVAILS.values() for _ in range(2))],
-    label=1,
-  )
-
-
-def _departures(values: pd.DataFrame) -> tables.Table:
-  """Returns what each departure of the released code contributes."""
-  few = values[values['seed'].isin(list(design.FEW_SEEDS))]
-  concerned = {
-    'paper': tuple(names.METHODS),
-    **design.CONCERNED,
-    'released': tuple(names.METHODS),
-  }
-  rows = []
-  for protocol, methods in concerned.items():
-    # A method that a departure does not concern stays as in the paper.
-    keys = {
-      method: design.synthetic(
-        method,
-        design.PROTOCOL_AVAIL,
-        design.variant('protocol', protocol) if method in methods else '',
-      )
-      for method in names.METHODS
-    }
-    row: list[tables.Entry] = [protocol]
-    for method, key in keys.items():
-      baseline = design.synthetic(method, design.PROTOCOL_AVAIL)
-      if method not in methods:
-        row.append(tables.Measured(math.nan, seeds=0, absent='as in the paper'))
-      else:
-        is_change = key != baseline
-        row.append(
-          _measured(few, key, 'accuracy', baseline if is_change else None)
-        )
-    row += [
-      _difference(few, keys[ours], keys[other], 'accuracy')
-      for ours, other in names.PAIRS
-    ]
-    row.append(_measured(few, keys['f3ast'], 'sum_of_weights'))
-    rows.append(row)
-  return tables.Table(
-    'departures',
-    'What each departure of the released code contributes: test accuracy on '
-    'Synthetic(1,1) under Smartphones',
-    f'{_HOW}; in parentheses the change from the first row. "As in the paper": '
-    'the departure does not concern the method. Differences are paired by '
-    'seed.',
-    [
-      'protocol',
-      *names.METHODS.values(),
-      'F3AST - FedAvg',
-      'F3AST+Adam - FedAdam',
-      'sum of weights, F3AST',
-    ],
-    rows,
-  )
-
-
-def _control_rows(
-  values: pd.DataFrame, avail: str
-) -> Iterator[list[tables.Entry]]:
-  reference = design.synthetic('f3ast', avail)
-  keys = {
-    **{
-      f'F3AST, r(0) = {text}': design.synthetic(
-        'f3ast', avail, design.variant('rate_init', rate_init)
-      )
-      for rate_init, text in (('kp', 'Kp'), ('p', 'p'), ('uniform', 'K/N'))
-    },
-    f'F3AST, beta = {design.FASTER_BETA:g}': design.synthetic(
-      'f3ast', avail, design.variant('beta', design.FASTER_BETA)
-    ),
-    **{
-      f'{names.METHODS[method]}{text}': design.synthetic(method, avail, variant)
-      for method in design.MATCHED_METHODS
-      for variant, text in (('', ''), (design.MATCHED, ', matched server rate'))
-    },
-    'FedAvg, server rate matched to r(0) = p': design.synthetic(
-      'fedavg', avail, design.MATCHED_TO_P
-    ),
-  }
-  for text, key in keys.items():
-    step = frames.by_seed(values, key, 'mean_sum_of_weights')
-    step = step * frames.by_seed(values, key, 'server_learning_rate')
-    difference = (
-      tables.Measured(math.nan, seeds=0, absent='–')
-      if key == reference
-      else _difference(values, reference, key, 'accuracy')
-    )
-    yield [
-      names.AVAILS[avail],
-      text,
-      _measured(values, key, 'accuracy'),
-      _measured(values, key, 'loss'),
-      _measured(values, key, 'user_accuracy'),
-      tables.measured(step, key.group),
-      difference,
-    ]
-
-
-def _controls(values: pd.DataFrame) -> tables.Table:
-  return tables.Table(
-    'controls',
-    'Controls on Synthetic(1,1): r(0), beta, and baselines with the server '
-    "learning rate at F3AST's sum of weights",
-    f'{_HOW}; the step is the server learning rate times the sum of weights, a '
-    'mean over all rounds. An advantage that a matched baseline shares is not '
-    "the selection rule's. Differences are paired by seed.",
-    [
-      'availability',
-      'method',
-      'test accuracy',
-      'test loss',
-      'user accuracy',
-      'step',
-      'F3AST with Kp - this, accuracy',
-    ],
-    [
-      row
-      for avail in design.CONTROL_AVAILS
-      for row in _control_rows(values, avail)
-    ],
-    label=1,
   )
 
 
@@ -396,8 +240,5 @@ def build(
     ),
     _heterogeneity(values, paper),
     _k_sweep(values),
-    _controls(values),
-    _departures(values),
-    _released(values),
     _seconds(values, paper_seconds),
   ]

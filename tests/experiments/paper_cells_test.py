@@ -1,6 +1,7 @@
 """Tests of `experiments.paper_cells`: the grid is the one that was planned."""
 
 import collections
+import dataclasses
 import sys
 
 import pytest
@@ -71,6 +72,18 @@ def test_longer_runs_are_as_the_others_but_for_their_rounds():
         assert other in paper_cells.cells('compact')
         assert other not in paper_cells.cells('paper')
   assert not longer
+
+
+def test_settled_runs_are_as_those_of_the_grid_but_for_their_rounds():
+  grid = {cell.key: cell for cell in paper_cells.synthetic()}
+  settled = paper_cells.settled()
+  assert len(settled) == 3 * 3 * 2
+  for cell in settled:
+    short = grid[dataclasses.replace(cell.key, variant='')]
+    longer = {'rounds': 5000, 'eval_every': 20}
+    assert cell.settings == {**short.settings, **longer}
+  for preset in ('paper', 'compact'):
+    assert set(settled) <= set(paper_cells.cells(preset))
 
 
 def test_a_matched_cell_follows_the_same_seed_of_f3ast():

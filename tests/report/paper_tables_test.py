@@ -5,11 +5,9 @@ import sys
 import pytest
 
 from experiments import paper_numbers
-from f3ast_tff.report import claims
 from f3ast_tff.report import frames
 from f3ast_tff.report import paper_tables
 from f3ast_tff.report import tables
-from f3ast_tff.report import verdict_tables
 from tests import fake_results
 
 
@@ -18,10 +16,7 @@ def _tables(all_results):
   values = frames.values(all_results)
   return {
     table.name: table
-    for table in (
-      *paper_tables.build(values, numbers, paper_numbers.SECONDS),
-      *verdict_tables.build(claims.claims(values, numbers)),
-    )
+    for table in paper_tables.build(values, numbers, paper_numbers.SECONDS)
   }
 
 
@@ -89,62 +84,14 @@ def test_heterogeneity():
   assert row['alpha = 0.5: ours'] == 'not run'
 
 
-def test_departures():
-  variant = 'protocol=divide_by_k'
-  table = _tables([
-    *_synthetic('fedavg', 'smartphones', [0.5, 0.5, 0.5, 0.9]),
-    *_synthetic('f3ast', 'smartphones', [0.6, 0.6, 0.6, 0.1]),
-    *_synthetic('f3ast', 'smartphones', [0.3, 0.3, 0.3], variant),
-  ])['departures']
-  assert len(table.rows) == 1 + 9 + 1
-  row = _rows(table, 'paper')
-  assert row['F3AST'] == '0.600 ± 0.000 [3]'  # The same three seeds.
-  row = _rows(table, 'divide_by_k')
-  assert row['FedAvg'] == 'as in the paper'
-  assert row['F3AST'] == '0.300 ± 0.000 [3] (-50 %)'
-  # FedAvg is that of the paper's protocol.
-  assert row['F3AST - FedAvg'] == '-0.2000 ± 0.0000 [3]'
-  assert _rows(table, 'released')['F3AST'] == 'not run'
-
-
-def test_controls():
-  found = _tables([
-    *_synthetic('f3ast', 'uneven', [0.7, 0.8], weights=0.8),
-    *_synthetic('f3ast', 'uneven', [0.7, 0.8], 'rate_init=p', weights=3.0),
-    *_synthetic(
-      'fedavg', 'uneven', [0.6, 0.8], 'matched', server_learning_rate=0.8
-    ),
-    *_synthetic(
-      'fedavg', 'uneven', [0.3, 0.5], 'matched_to_p', server_learning_rate=3.0
-    ),
-  ])
-  table = found['controls']
-  row = _rows(table, 'Uneven', 'FedAvg, matched server rate')
-  assert row['step'] == '0.800 ± 0.000 [2]'
-  assert row['F3AST with Kp - this, accuracy'] == '+0.050 ± 0.071 [2]'
-  row = _rows(table, 'Uneven', 'F3AST, r(0) = p')
-  assert row['step'] == '3.000 ± 0.000 [2]'
-  assert _rows(table, 'Uneven', 'F3AST, beta = 0.01')['step'] == 'not run'
-  row = _rows(table, 'Uneven', 'FedAvg, server rate matched to r(0) = p')
-  assert row['step'] == '3.000 ± 0.000 [2]'
-  assert row['F3AST with Kp - this, accuracy'] == '+0.350 ± 0.071 [2]'
-  verdicts = tables.markdown(found['verdicts-other'])
-  assert 'F3AST with r(0) = p above FedAvg with a matched' in verdicts
-  assert 'F3AST above FedAvg with a matched server rate' in verdicts
-
-
-def test_k_sweep_and_released():
+def test_k_sweep():
   found = _tables([
     *_synthetic('fedavg', 'home_devices', [0.5], 'clients_per_round=20'),
     *_synthetic('f3ast', 'home_devices', [0.6], 'clients_per_round=20'),
-    *_synthetic('f3ast', 'scarce', [0.25], 'protocol=released'),
   ])
   row = _rows(found['k-sweep'], '20')
   assert row['F3AST - FedAvg'] == '+0.100 [1]'
   assert row['PoC'] == row['F3AST - PoC'] == 'not run'
-  row = _rows(found['released'], 'test accuracy', 'F3AST')
-  assert row["Scarce: the released code's"] == '0.250 [1]'
-  assert row["Scarce: the paper's rules"] == 'not run'
 
 
 def test_seconds():
