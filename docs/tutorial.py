@@ -309,9 +309,8 @@ for method, (accuracy, counted) in results.items():
 # learn that it is not so. The others lose next to nothing.
 #
 # This is one seed, and a setting made so that the effect can be seen: the two
-# halves differ in data *and* in how often they are there. Where availability
-# has little to do with the data there is little bias to remove; on the paper's
-# Synthetic(1,1) F3AST is above FedAvg under Uneven only, see
+# halves differ in data *and* in how often they are there. On the paper's
+# Synthetic(1,1) F3AST is above FedAvg under Uneven only within 500 rounds, see
 # [what reproduces](reproduction.md).
 #
 # ## 5. The picture

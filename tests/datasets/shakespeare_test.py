@@ -194,6 +194,11 @@ def test_real_data_has_all_clients_and_sequences():
   assert np.count_nonzero(test_begins) == 2_356
   # By which the report turns a mean over characters into one over positions.
   assert np.count_nonzero(dataset.test['y']) == 338_974
+  # Roles whose test text is empty: what is left to predict is its end.
+  predictions = np.bincount(
+    dataset.test_owner, np.count_nonzero(dataset.test['y'], axis=1)
+  )
+  assert np.count_nonzero(predictions == 1) == 26
 
 
 @_needs_data
