@@ -94,6 +94,10 @@ def test_from_scratch_leaves_results_alone(tmp_path):
   num_cells = done.stdout.count('seed=0: ')
   assert f'{num_cells} cells, {num_cells} to run' in done.stdout
   assert (scratch / 'finished').exists()
+  # But not by several processes at a time.
+  message = _one_error(_paper(tmp_path, *flags, '--shard=1/2'), 2)
+  assert 'holds a finished call' in message
+  assert (scratch / 'finished').exists()
 
 
 def test_cells_that_cannot_run_are_no_success(tmp_path):
@@ -138,6 +142,33 @@ def test_strange_results_are_named(tmp_path):
   results.write(tmp_path / 'results' / 'cells', fake_results.result(key))
   error = _one_error(_paper(tmp_path, '--check'), 2)
   assert 'beta=1-seed=0.json is not of a cell of the grid' in error
+
+
+def test_the_report_is_what_the_results_give():
+  done = _paper(_ROOT, '--check')
+  assert done.returncode == 0, done.stderr
+
+
+# A commit that was lost after the run; `docs/reproduction.md` says what was
+# repeated.
+_LOST = {'d1f1d4cbbe4ad8f22ad2739875009756cb0acea2'}
+
+
+def test_results_are_of_code_that_is_in_the_history():
+  git = ['git', '-C', str(_ROOT)]
+  shallow = subprocess.run(
+    [*git, 'rev-parse', '--is-shallow-repository'],
+    capture_output=True,
+    text=True,
+  )
+  if shallow.stdout.strip() != 'false':
+    pytest.skip('needs a git clone with its whole history')
+  history = subprocess.run(
+    [*git, 'rev-list', 'HEAD'], capture_output=True, text=True, check=True
+  )
+  found = results.read_all(_ROOT / 'results' / 'cells')
+  revisions = {result['revision'] for result in found}
+  assert revisions - set(history.stdout.split()) == _LOST
 
 
 def test_dry_run(tmp_path):
