@@ -210,7 +210,7 @@ def settled(rounds: int = design.SETTLED_ROUNDS) -> list[cells_lib.Cell]:
     cells_lib.Cell(
       design.synthetic(method, avail, design.SETTLED, seed), rounds, flags
     )
-    for avail in design.SETTLED_AVAILS
+    for avail in AVAILS
     for seed in design.FEW_SEEDS
     for method in design.SETTLED_METHODS
   ]

@@ -380,7 +380,7 @@ def _controls(values: pd.DataFrame) -> Iterator[Claim]:
 
 def _settled(values: pd.DataFrame) -> Iterator[Claim]:
   """Yields our own: is F3AST ahead once its rates have settled?"""
-  for avail in design.SETTLED_AVAILS:
+  for avail in names.AVAILS:
     for metric in ('accuracy', 'user_accuracy'):
       ours, other = (
         frames.by_seed(

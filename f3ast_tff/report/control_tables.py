@@ -170,7 +170,7 @@ def _settled(values: pd.DataFrame) -> tables.Table:
   """Returns short runs beside runs in which the rates have settled."""
   few = values[values['seed'].isin(list(design.FEW_SEEDS))]
   rows: list[list[tables.Entry]] = []
-  for avail in design.SETTLED_AVAILS:
+  for avail in names.AVAILS:
     row: list[tables.Entry] = [names.AVAILS[avail]]
     for variant in ('', design.SETTLED):
       other, ours = (

@@ -50,7 +50,6 @@ LONGER = f'{LONGER_ROUNDS}_rounds'
 # With beta = .001 rates take about 3,000 rounds to settle: what then?
 SETTLED_ROUNDS = 5000
 SETTLED_METHODS = ('fedavg', 'f3ast')
-SETTLED_AVAILS = ('uneven', 'smartphones', 'home_devices')
 SETTLED = f'{SETTLED_ROUNDS}_rounds'
 
 # Cells that have another number of rounds than others of their table.

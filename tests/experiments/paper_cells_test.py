@@ -77,7 +77,7 @@ def test_longer_runs_are_as_the_others_but_for_their_rounds():
 def test_settled_runs_are_as_those_of_the_grid_but_for_their_rounds():
   grid = {cell.key: cell for cell in paper_cells.synthetic()}
   settled = paper_cells.settled()
-  assert len(settled) == 3 * 3 * 2
+  assert len(settled) == 5 * 3 * 2
   for cell in settled:
     short = grid[dataclasses.replace(cell.key, variant='')]
     longer = {'rounds': 5000, 'eval_every': 20}
