@@ -9,7 +9,12 @@ from f3ast_tff.report import design
 from f3ast_tff.report import frames
 from f3ast_tff.report import names
 from f3ast_tff.report import paper_tables
+from f3ast_tff.report import results
+from f3ast_tff.report import run_tables
 from f3ast_tff.report import tables
+
+# Of long runs: where the paper's end, and on the way from there.
+_ENDS = (500, 1000, 2000, 3000, 4000, design.SETTLED_ROUNDS)
 
 
 def _departures(values: pd.DataFrame) -> tables.Table:
@@ -166,52 +171,77 @@ def _controls(values: pd.DataFrame) -> tables.Table:
   )
 
 
-def _settled(values: pd.DataFrame) -> tables.Table:
-  """Returns short runs beside runs in which the rates have settled."""
-  few = values[values['seed'].isin(list(design.FEW_SEEDS))]
+def _up_to(
+  curves: pd.DataFrame, key: results.Key, metric: str, end: int
+) -> pd.Series:
+  """Returns by seed the mean over the rounds up to one amid the runs."""
+  is_it = (curves['round'] <= end) & (
+    curves['round'] > end - run_tables.LAST_ROUNDS
+  )
+  for field in ('preset', 'dataset', 'avail', 'method', 'variant'):
+    is_it &= curves[field] == getattr(key, field)
+  by_seed = curves[is_it].groupby('seed')[metric]
+  # NaN, which is told, if a run diverged.
+  return by_seed.agg(lambda column: column.mean(skipna=False))
+
+
+def _settled(curves: pd.DataFrame) -> tables.Table:
+  """Returns F3AST beside FedAvg before and after its rates have settled."""
   rows: list[list[tables.Entry]] = []
   for avail in names.AVAILS:
-    row: list[tables.Entry] = [names.AVAILS[avail]]
-    for variant in ('', design.SETTLED):
-      other, ours = (
-        design.synthetic(method, avail, variant)
-        for method in design.SETTLED_METHODS
+    fedavg, f3ast = (
+      design.synthetic(method, avail, design.SETTLED)
+      for method in design.SETTLED_METHODS
+    )
+    for end in _ENDS:
+      theirs, ours = (
+        _up_to(curves, key, 'accuracy', end) for key in (fedavg, f3ast)
       )
-      row += [
-        paper_tables.entry(few, other, 'accuracy'),
-        paper_tables.entry(few, ours, 'accuracy'),
-        paper_tables.difference(few, ours, other, 'accuracy'),
-        paper_tables.difference(few, ours, other, 'user_accuracy'),
-        paper_tables.entry(few, ours, 'sum_of_weights'),
-      ]
-    rows.append(row)
-  columns = [
-    'FedAvg', 'F3AST', 'difference', 'difference by users', 'sum of weights'
-  ]
-  lengths = ('500 rounds', f'{design.SETTLED_ROUNDS} rounds')
+      rows.append([
+        names.AVAILS[avail],
+        str(end),
+        tables.measured(theirs, fedavg.group),
+        tables.measured(ours, f3ast.group),
+        tables.measured(frames.paired_differences(ours, theirs), signed=True),
+        *(
+          tables.measured(_up_to(curves, f3ast, metric, end), f3ast.group)
+          for metric in ('loss', 'user_accuracy')
+        ),
+      ])
   return tables.Table(
     'settled',
-    'Test accuracy on Synthetic(1,1) before and after the rates have settled',
-    f'{paper_tables.HOW}, the same seeds on both sides. Differences are F3AST '
-    'minus FedAvg, paired by seed. With beta = .001 rates take about 3,000 '
-    "rounds to settle; the paper's runs have 500.",
-    ['availability', *columns * 2],
+    'Synthetic(1,1) before and after the rates have settled',
+    f'Means over {run_tables.LAST_ROUNDS} rounds up to the one that is named, '
+    '± standard deviation over seeds [number of seeds], of runs of '
+    f'{design.SETTLED_ROUNDS} rounds. Differences are paired by seed. With '
+    "beta = .001 rates take about 3,000 rounds to settle; the paper's runs "
+    'have 500.',
+    [
+      'availability',
+      'round',
+      'test accuracy, FedAvg',
+      'test accuracy, F3AST',
+      'F3AST - FedAvg',
+      'test loss, F3AST',
+      'user accuracy, F3AST',
+    ],
     rows,
-    ['', *(length for length in lengths for _ in columns)],
+    label=1,
   )
 
 
-def build(values: pd.DataFrame) -> list[tables.Table]:
+def build(values: pd.DataFrame, curves: pd.DataFrame) -> list[tables.Table]:
   """Returns the tables; there is 'not run' where there is nothing.
 
   Args:
     values: From `frames.values`.
+    curves: From `frames.curves`.
 
   Returns:
     The tables.
   """
   return [
-    _settled(values),
+    _settled(curves),
     _controls(values),
     _departures(values),
     _released(values),

@@ -230,28 +230,49 @@ def _with_k(data: pd.DataFrame) -> pd.DataFrame:
   return part.assign(k=part['variant'].map(variants))
 
 
-def _k_curves(curves: pd.DataFrame) -> Figure:
-  def draw(data: pd.DataFrame) -> Any:
-    figure, panels = plt.subplots(
-      2, 3, figsize=(10, 5.6), sharex=True, sharey=True, layout='constrained'
-    )
-    for axes, k in zip(panels.flat, design.KS):
-      rows = data[data['k'] == k]
-      _draw_lines(axes, rows, 'round')
-      axes.set_title(f'K = {k}{_seeds_text(rows)}')
-    for axes in panels[-1]:
-      axes.set_xlabel('round')
-    for axes in panels[:, 0]:
-      axes.set_ylabel('test accuracy')
-    _legend(figure, panels)
-    return figure
+def _draw_six(
+  data: pd.DataFrame, column: str, titles: Mapping[Any, str]
+) -> Any:
+  """Returns curves of accuracy in up to six panels, by a column."""
+  figure, panels = plt.subplots(
+    2, 3, figsize=(10, 5.6), sharex=True, sharey=True, layout='constrained'
+  )
+  for axes, (value, title) in zip(panels.flat, titles.items()):
+    rows = data[data[column] == value]
+    _draw_lines(axes, rows, 'round')
+    axes.set_title(f'{title}{_seeds_text(rows)}')
+  for axes in panels.flat[len(titles) :]:
+    axes.set_axis_off()
+  for axes in panels[-1]:
+    axes.set_xlabel('round')
+  for axes in panels[:, 0]:
+    axes.set_ylabel('test accuracy')
+  _legend(figure, panels)
+  return figure
 
+
+def _k_curves(curves: pd.DataFrame) -> Figure:
+  titles = {k: f'K = {k}' for k in design.KS}
   return Figure(
     'k-sweep-curves',
     'Test accuracy with K clients a round, Synthetic(1,1), Home-devices',
     _BAND,
     _over_seeds(_with_k(curves), ['k', 'method', 'round'], 'accuracy'),
-    draw,
+    lambda data: _draw_six(data, 'k', titles),
+  )
+
+
+def _settled_curves(curves: pd.DataFrame) -> Figure:
+  return Figure(
+    'settled-curves',
+    f'Test accuracy over {design.SETTLED_ROUNDS} rounds, Synthetic(1,1)',
+    f"{_BAND} F3AST's rates take about 3,000 rounds to settle.",
+    _over_seeds(
+      curves[curves['variant'] == design.SETTLED],
+      ['avail', 'method', 'round'],
+      'accuracy',
+    ),
+    lambda data: _draw_six(data, 'avail', names.AVAILS),
   )
 
 
@@ -473,5 +494,6 @@ def figures(
     *(_gains(values, paper, preset) for preset in names.PRESETS),
     _k_summary(values),
     _k_curves(curves),
+    _settled_curves(curves),
     _heterogeneity(values, paper),
   ]

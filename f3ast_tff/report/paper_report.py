@@ -99,7 +99,7 @@ def build(
   values, curves = frames.values(all_results), frames.curves(all_results)
   number_tables = [
     *paper_tables.build(values, paper.numbers, paper.seconds),
-    *control_tables.build(values),
+    *control_tables.build(values, curves),
     local_work.table(curves),
   ]
   verdicts = verdict_tables.build(claims_lib.claims(values, paper.numbers))

@@ -8,6 +8,7 @@ from experiments import paper_numbers
 from f3ast_tff.report import claims
 from f3ast_tff.report import control_tables
 from f3ast_tff.report import frames
+from f3ast_tff.report import results
 from f3ast_tff.report import tables
 from f3ast_tff.report import verdict_tables
 from tests import fake_results
@@ -19,7 +20,7 @@ def _tables(all_results):
   return {
     table.name: table
     for table in (
-      *control_tables.build(values),
+      *control_tables.build(values, frames.curves(all_results)),
       *verdict_tables.build(claims.claims(values, numbers)),
     )
   }
@@ -92,27 +93,39 @@ def test_released():
   assert row["Scarce: the paper's rules"] == 'not run'
 
 
+def _long_run(method, seed, accuracies):
+  key = results.Key('paper', 'synthetic', 'uneven', method, '5000_rounds', seed)
+  found = fake_results.result(key, rounds=5000)
+  tests = {'round': [400, 420, 500, 4920, 5000], 'accuracy': accuracies}
+  for name in ('loss', 'user_accuracy', 'user_loss', 'sum_of_weights'):
+    tests[name] = [seed + i / 10 for i in range(5)]
+  return {**found, 'metrics': tests}
+
+
 def test_settled():
   found = _tables([
-    *_synthetic('fedavg', 'uneven', [0.4, 0.6, 0.5, 0.9]),
-    *_synthetic('f3ast', 'uneven', [0.3, 0.5, 0.4, 0.1], weights=0.5),
-    *_synthetic('fedavg', 'uneven', [0.4, 0.6, 0.5], '5000_rounds'),
-    *_synthetic('f3ast', 'uneven', [0.6, 0.9, 0.6], '5000_rounds'),
+    _long_run('fedavg', 0, [0.9, 0.3, 0.5, 0.4, 0.4]),
+    _long_run('fedavg', 1, [0.9, 0.5, 0.7, 0.5, 0.5]),
+    _long_run('f3ast', 0, [0.9, 0.1, 0.5, 0.7, 0.9]),
+    _long_run('f3ast', 1, [0.9, 0.3, 0.7, 0.8, 1.0]),
+    # The paper's own rounds are another table's.
+    *_synthetic('f3ast', 'uneven', [0.25, 0.25, 0.25]),
   ])
-  row = _rows(found['settled'], 'Uneven')
-  # The fourth seed has no long run.
-  assert row['500 rounds: FedAvg'] == '0.500 ± 0.100 [3]'
-  assert row['500 rounds: difference'] == '-0.1000 ± 0.0000 [3]'
-  assert row['500 rounds: sum of weights'] == '0.500 ± 0.000 [3]'
-  # .2, .3 and .1.
-  assert row['5000 rounds: difference'] == '+0.200 ± 0.100 [3]'
-  row = _rows(found['settled'], 'Smartphones')
-  assert row['500 rounds: F3AST'] == 'not run'
+  rows = {
+    row[1]: dict(zip(found['settled'].header, map(tables.text, row)))
+    for row in found['settled'].rows
+    if row[0] == 'Uneven'
+  }
+  # Rounds 401 to 500 have two tests: .4 and .6, then .3 and .5.
+  assert rows['500']['test accuracy, FedAvg'] == '0.500 ± 0.141 [2]'
+  assert rows['500']['test accuracy, F3AST'] == '0.400 ± 0.141 [2]'
+  assert rows['500']['F3AST - FedAvg'] == '-0.1000 ± 0.0000 [2]'
+  assert rows['5000']['F3AST - FedAvg'] == '+0.4000 ± 0.0000 [2]'
+  assert rows['5000']['test loss, F3AST'] == '0.850 ± 0.707 [2]'
+  assert rows['3000']['F3AST - FedAvg'] == 'not run'
   verdicts = tables.markdown(found['verdicts-other'])
-  # t = .2 / (.1 / sqrt 3) = 3.46, p = .074 with two degrees of freedom.
   line = next(x for x in verdicts.splitlines() if '5000 rounds' in x)
-  assert 'F3AST above FedAvg' in line
-  assert '| undecided ' in line and '| 0.074 ' in line
+  assert 'F3AST above FedAvg' in line and '+0.4000 ± 0.0000 [2]' in line
 
 
 if __name__ == '__main__':
