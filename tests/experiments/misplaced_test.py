@@ -35,12 +35,14 @@ def test_shares_by_hand():
     both = cohorts.Cohorts(
       p, availability.always(2), 1, beta=0.5, rate_init='p', seed=seed
     )
-    one, two = misplaced.shares(both, [1, 2])
-    first = int(one.argmax())
+    one, two = misplaced.weights_up_to(both, [1, 2])
+    first = int(one.shares.argmax())
     found.add(first)
-    np.testing.assert_allclose(one, np.eye(2)[first])
+    np.testing.assert_allclose(one.shares, np.eye(2)[first])
     weights = np.array([[6 / 7, 4 / 9], [12 / 11, 2 / 5]][first])
-    np.testing.assert_allclose(two, weights / weights.sum())
+    np.testing.assert_allclose(two.shares, weights / weights.sum())
+    assert one.largest == pytest.approx(weights[first])
+    assert two.largest == pytest.approx(weights.max())
   assert found == {0, 1}
 
 
@@ -57,9 +59,10 @@ def test_all_who_take_part_in_every_round_get_the_same():
   everybody = cohorts.Cohorts(
     p, availability.always(3), 3, policy='proportional'
   )
-  (share,) = misplaced.shares(everybody, [4])
-  np.testing.assert_allclose(share, 1 / 3)
-  assert misplaced.misplaced(share, p) == pytest.approx(0.7 - 1 / 3)
+  (found,) = misplaced.weights_up_to(everybody, [4])
+  np.testing.assert_allclose(found.shares, 1 / 3)
+  assert found.largest == pytest.approx(1 / 3)
+  assert misplaced.misplaced(found.shares, p) == pytest.approx(0.7 - 1 / 3)
 
 
 def test_in_the_long_run_f3ast_misplaces_less_and_fedavg_does_not(tmp_path):
