@@ -205,12 +205,18 @@ def longer(rounds: int = design.LONGER_ROUNDS) -> list[cells_lib.Cell]:
 
 def settled(rounds: int = design.SETTLED_ROUNDS) -> list[cells_lib.Cell]:
   """Returns runs on Synthetic in which F3AST's rates settle."""
-  flags = (('eval_every', 20),)
+  flags = {
+    design.SETTLED: (('eval_every', 20),),
+    design.SETTLED_SMALL: (
+      ('eval_every', 20),
+      ('server_learning_rate', design.SMALL_RATE),
+    ),
+  }
   return [
     cells_lib.Cell(
-      design.synthetic(method, avail, design.SETTLED, seed), rounds, flags
+      design.synthetic(method, avail, variant, seed), rounds, flags[variant]
     )
-    for avail in AVAILS
+    for avail, variant, _ in design.LONG_RUNS
     for seed in design.FEW_SEEDS
     for method in design.SETTLED_METHODS
   ]

@@ -380,19 +380,17 @@ def _controls(values: pd.DataFrame) -> Iterator[Claim]:
 
 def _settled(values: pd.DataFrame) -> Iterator[Claim]:
   """Yields our own: is F3AST ahead once its rates have settled?"""
-  for avail in names.AVAILS:
+  for avail, variant, title in design.LONG_RUNS:
     for metric in ('accuracy', 'user_accuracy'):
       ours, other = (
-        frames.by_seed(
-          values, design.synthetic(method, avail, design.SETTLED), metric
-        )
+        frames.by_seed(values, design.synthetic(method, avail, variant), metric)
         for method in ('f3ast', 'fedavg')
       )
       yield Claim(
         'controls (ours)',
         'paper',
         'synthetic',
-        f'{names.AVAILS[avail]}, {design.SETTLED_ROUNDS} rounds',
+        f'{title}, {design.SETTLED_ROUNDS} rounds',
         _text('f3ast', 'fedavg', True),
         metric,
         ours,

@@ -188,9 +188,9 @@ def _up_to(
 def _settled(curves: pd.DataFrame) -> tables.Table:
   """Returns F3AST beside FedAvg before and after its rates have settled."""
   rows: list[list[tables.Entry]] = []
-  for avail in names.AVAILS:
+  for avail, variant, title in design.LONG_RUNS:
     fedavg, f3ast = (
-      design.synthetic(method, avail, design.SETTLED)
+      design.synthetic(method, avail, variant)
       for method in design.SETTLED_METHODS
     )
     for end in _ENDS:
@@ -198,7 +198,7 @@ def _settled(curves: pd.DataFrame) -> tables.Table:
         _up_to(curves, key, 'accuracy', end) for key in (fedavg, f3ast)
       )
       rows.append([
-        names.AVAILS[avail],
+        title,
         str(end),
         tables.measured(theirs, fedavg.group),
         tables.measured(ours, f3ast.group),

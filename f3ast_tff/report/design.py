@@ -3,7 +3,7 @@
 Seeds and conditions were fixed here before the grid was run. Three seeds of
 Home-devices on Synthetic had been seen by then, and two controls were added
 that the first results asked for: `MATCHED_TO_P` and `FASTER_BETA`; so were
-`LONGER` on Shakespeare and `SETTLED` on Synthetic.
+`LONGER` on Shakespeare and `SETTLED` and `SETTLED_SMALL` on Synthetic.
 """
 
 from collections.abc import Mapping, Sequence
@@ -51,9 +51,21 @@ LONGER = f'{LONGER_ROUNDS}_rounds'
 SETTLED_ROUNDS = 5000
 SETTLED_METHODS = ('fedavg', 'f3ast')
 SETTLED = f'{SETTLED_ROUNDS}_rounds'
+# There F3AST's weights throw the model off under Uneven: with smaller steps?
+SMALL_RATE = 0.1
+SETTLED_SMALL = f'{SETTLED}_server_rate_{SMALL_RATE:g}'
+# Availability model, variant and title.
+LONG_RUNS = (
+  *((avail, SETTLED, title) for avail, title in names.AVAILS.items()),
+  (
+    'uneven',
+    SETTLED_SMALL,
+    f'{names.AVAILS["uneven"]}, server rate {SMALL_RATE:g}',
+  ),
+)
 
 # Cells that have another number of rounds than others of their table.
-OTHER_ROUNDS = (FIRST, LONGER, SETTLED)
+OTHER_ROUNDS = (FIRST, LONGER, SETTLED, SETTLED_SMALL)
 
 _ALL_F3AST = ('f3ast', 'f3ast_adam')
 _ALL = tuple(names.METHODS)

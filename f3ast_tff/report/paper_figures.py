@@ -231,20 +231,22 @@ def _with_k(data: pd.DataFrame) -> pd.DataFrame:
 
 
 def _draw_six(
-  data: pd.DataFrame, column: str, titles: Mapping[Any, str]
+  data: pd.DataFrame, by: str, titles: Mapping[Any, str]
 ) -> Any:
   """Returns curves of accuracy in up to six panels, by a column."""
   figure, panels = plt.subplots(
     2, 3, figsize=(10, 5.6), sharex=True, sharey=True, layout='constrained'
   )
   for axes, (value, title) in zip(panels.flat, titles.items()):
-    rows = data[data[column] == value]
+    rows = data[data[by] == value]
     _draw_lines(axes, rows, 'round')
     axes.set_title(f'{title}{_seeds_text(rows)}')
   for axes in panels.flat[len(titles) :]:
     axes.set_axis_off()
-  for axes in panels[-1]:
-    axes.set_xlabel('round')
+  for column in panels.T:
+    lowest = [axes for axes in column if axes.axison][-1]
+    lowest.set_xlabel('round')
+    lowest.tick_params(labelbottom=True)
   for axes in panels[:, 0]:
     axes.set_ylabel('test accuracy')
   _legend(figure, panels)
@@ -263,16 +265,20 @@ def _k_curves(curves: pd.DataFrame) -> Figure:
 
 
 def _settled_curves(curves: pd.DataFrame) -> Figure:
+  titles = {(avail, v): title for avail, v, title in design.LONG_RUNS}
+  keys = zip(curves['avail'], curves['variant'])
   return Figure(
     'settled-curves',
     f'Test accuracy over {design.SETTLED_ROUNDS} rounds, Synthetic(1,1)',
     f"{_BAND} F3AST's rates take about 3,000 rounds to settle.",
     _over_seeds(
-      curves[curves['variant'] == design.SETTLED],
-      ['avail', 'method', 'round'],
+      curves.assign(runs=[titles.get(key) for key in keys]).dropna(
+        subset=['runs']
+      ),
+      ['runs', 'method', 'round'],
       'accuracy',
     ),
-    lambda data: _draw_six(data, 'avail', names.AVAILS),
+    lambda data: _draw_six(data, 'runs', {t: t for t in titles.values()}),
   )
 
 

@@ -77,10 +77,13 @@ def test_longer_runs_are_as_the_others_but_for_their_rounds():
 def test_settled_runs_are_as_those_of_the_grid_but_for_their_rounds():
   grid = {cell.key: cell for cell in paper_cells.synthetic()}
   settled = paper_cells.settled()
-  assert len(settled) == 5 * 3 * 2
+  assert len(settled) == (5 + 1) * 3 * 2
   for cell in settled:
     short = grid[dataclasses.replace(cell.key, variant='')]
     longer = {'rounds': 5000, 'eval_every': 20}
+    if cell.key.variant == '5000_rounds_server_rate_0.1':
+      assert cell.key.avail == 'uneven'
+      longer['server_learning_rate'] = 0.1
     assert cell.settings == {**short.settings, **longer}
   for preset in ('paper', 'compact'):
     assert set(settled) <= set(paper_cells.cells(preset))
