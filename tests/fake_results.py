@@ -3,6 +3,7 @@
 import dataclasses
 
 from f3ast_tff.report import results
+from f3ast_tff.report import tables
 
 REVISION = '0123456789abcdef0123456789abcdef01234567'
 
@@ -54,3 +55,16 @@ def seeds(preset, dataset, avail, method, accuracies, variant='', **rest):
     )
     for seed, accuracy in enumerate(accuracies)
   ]
+
+
+def synthetic(method, avail, accuracies, variant='', **rest):
+  """Returns a result on Synthetic per accuracy."""
+  return seeds('paper', 'synthetic', avail, method, accuracies, variant, **rest)
+
+
+def row(table, *labels):
+  """Returns the texts of the row that begins with the labels, by column."""
+  rows = [list(map(tables.text, row)) for row in table.rows]
+  found = [row for row in rows if tuple(row[: len(labels)]) == labels]
+  assert len(found) == 1, labels
+  return dict(zip(tables._flat_header(table), found[0]))

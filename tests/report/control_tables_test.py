@@ -13,6 +13,9 @@ from f3ast_tff.report import tables
 from f3ast_tff.report import verdict_tables
 from tests import fake_results
 
+_row = fake_results.row
+_synthetic = fake_results.synthetic
+
 
 def _tables(all_results):
   numbers = paper_numbers.load()
@@ -26,20 +29,6 @@ def _tables(all_results):
   }
 
 
-def _rows(table, *labels):
-  """Returns the texts of the row that begins with the labels."""
-  rows = [list(map(tables.text, row)) for row in table.rows]
-  found = [row for row in rows if tuple(row[: len(labels)]) == labels]
-  assert len(found) == 1, labels
-  return dict(zip(tables._flat_header(table), found[0]))
-
-
-def _synthetic(method, avail, accuracies, variant='', **rest):
-  return fake_results.seeds(
-    'paper', 'synthetic', avail, method, accuracies, variant, **rest
-  )
-
-
 def test_departures():
   variant = 'protocol=divide_by_k'
   table = _tables([
@@ -48,14 +37,14 @@ def test_departures():
     *_synthetic('f3ast', 'smartphones', [0.3, 0.3, 0.3], variant),
   ])['departures']
   assert len(table.rows) == 1 + 9 + 1
-  row = _rows(table, 'paper')
+  row = _row(table, 'paper')
   assert row['F3AST'] == '0.600 ± 0.000 [3]'  # The same three seeds.
-  row = _rows(table, 'divide_by_k')
+  row = _row(table, 'divide_by_k')
   assert row['FedAvg'] == 'as in the paper'
   assert row['F3AST'] == '0.300 ± 0.000 [3] (-50 %)'
   # FedAvg is that of the paper's protocol.
   assert row['F3AST - FedAvg'] == '-0.2000 ± 0.0000 [3]'
-  assert _rows(table, 'released')['F3AST'] == 'not run'
+  assert _row(table, 'released')['F3AST'] == 'not run'
 
 
 def test_controls():
@@ -70,13 +59,13 @@ def test_controls():
     ),
   ])
   table = found['controls']
-  row = _rows(table, 'Uneven', 'FedAvg, matched server rate')
+  row = _row(table, 'Uneven', 'FedAvg, matched server rate')
   assert row['step'] == '0.800 ± 0.000 [2]'
   assert row['F3AST with Kp - this, accuracy'] == '+0.050 ± 0.071 [2]'
-  row = _rows(table, 'Uneven', 'F3AST, r(0) = p')
+  row = _row(table, 'Uneven', 'F3AST, r(0) = p')
   assert row['step'] == '3.000 ± 0.000 [2]'
-  assert _rows(table, 'Uneven', 'F3AST, beta = 0.01')['step'] == 'not run'
-  row = _rows(table, 'Uneven', 'FedAvg, server rate matched to r(0) = p')
+  assert _row(table, 'Uneven', 'F3AST, beta = 0.01')['step'] == 'not run'
+  row = _row(table, 'Uneven', 'FedAvg, server rate matched to r(0) = p')
   assert row['step'] == '3.000 ± 0.000 [2]'
   assert row['F3AST with Kp - this, accuracy'] == '+0.350 ± 0.071 [2]'
   verdicts = tables.markdown(found['verdicts-other'])
@@ -88,7 +77,7 @@ def test_released():
   table = _tables([
     *_synthetic('f3ast', 'scarce', [0.25], 'protocol=released'),
   ])['released']
-  row = _rows(table, 'test accuracy', 'F3AST')
+  row = _row(table, 'test accuracy', 'F3AST')
   assert row["Scarce: the released code's"] == '0.250 [1]'
   assert row["Scarce: the paper's rules"] == 'not run'
 

@@ -10,6 +10,9 @@ from f3ast_tff.report import paper_tables
 from f3ast_tff.report import tables
 from tests import fake_results
 
+_row = fake_results.row
+_synthetic = fake_results.synthetic
+
 
 def _tables(all_results):
   numbers = paper_numbers.load()
@@ -18,20 +21,6 @@ def _tables(all_results):
     table.name: table
     for table in paper_tables.build(values, numbers, paper_numbers.SECONDS)
   }
-
-
-def _rows(table, *labels):
-  """Returns the texts of the row that begins with the labels."""
-  rows = [list(map(tables.text, row)) for row in table.rows]
-  found = [row for row in rows if tuple(row[: len(labels)]) == labels]
-  assert len(found) == 1, labels
-  return dict(zip(tables._flat_header(table), found[0]))
-
-
-def _synthetic(method, avail, accuracies, variant='', **rest):
-  return fake_results.seeds(
-    'paper', 'synthetic', avail, method, accuracies, variant, **rest
-  )
 
 
 def test_the_papers_layout_and_gains():
@@ -44,12 +33,12 @@ def test_the_papers_layout_and_gains():
   assert [tables.text(row[1]) for row in table.rows[:5]] == [
     'FedAvg', 'F3AST', 'FedAdam', 'F3AST+Adam', 'PoC'
   ]
-  row = _rows(table, 'Synthetic(1,1)', 'F3AST')
+  row = _row(table, 'Synthetic(1,1)', 'F3AST')
   # Means .65 and .5, gain 30 %; sample sd of .5 and .8 is .212.
   assert row['Home-devices: ours'] == '0.650 ± 0.212 [2] (+30 %)'
   assert row['Always: ours'] == 'not run'
   assert row['Home-devices: paper'] == '–'
-  row = _rows(table, 'CIFAR-100', 'F3AST')
+  row = _row(table, 'CIFAR-100', 'F3AST')
   # The compact model's number is not in this table.
   assert row['Always: ours'] == 'not run'
   assert row['Home-devices: paper'] == '0.208 (+87 %)'  # As the paper says.
@@ -77,7 +66,7 @@ def test_heterogeneity():
     *_synthetic('f3ast', 'smartphones', [0.6], 'alpha=0', alpha=0.0),
     *_synthetic('f3ast', 'smartphones', [0.7]),
   ])['heterogeneity']
-  row = _rows(table, 'F3AST')
+  row = _row(table, 'F3AST')
   assert row['alpha = 0: ours'] == '0.600 [1] (+20 %)'
   assert row['alpha = 0: paper'] == '0.83 (+15 %)'
   assert row['alpha = 1: ours'] == '0.700 [1]'
@@ -89,7 +78,7 @@ def test_k_sweep():
     *_synthetic('fedavg', 'home_devices', [0.5], 'clients_per_round=20'),
     *_synthetic('f3ast', 'home_devices', [0.6], 'clients_per_round=20'),
   ])
-  row = _rows(found['k-sweep'], '20')
+  row = _row(found['k-sweep'], '20')
   assert row['F3AST - FedAvg'] == '+0.100 [1]'
   assert row['PoC'] == row['F3AST - PoC'] == 'not run'
 
@@ -97,7 +86,7 @@ def test_k_sweep():
 def test_seconds():
   # Half a second a round.
   found = _tables(_synthetic('fedavg', 'scarce', [0.5, 0.5]))['seconds']
-  row = _rows(found, 'Synthetic(1,1)')
+  row = _row(found, 'Synthetic(1,1)')
   assert row['FedAvg'] == '0.500 [2]'
   assert row['paper'] == '0.57'
 
