@@ -17,7 +17,6 @@ from absl import flags
 from absl import logging
 
 from experiments import help as help_lib
-from f3ast_tff import addresses
 from f3ast_tff import config as config_lib
 from f3ast_tff import run_directory
 
@@ -31,19 +30,8 @@ _RESUME = flags.DEFINE_bool(
   False,
   'Go on with the run in --output_dir if there is one, from its checkpoint.',
 )
-# Not settings: who computes does not change what is computed.
 _WORKERS = flags.DEFINE_string(
-  'workers',
-  '',
-  'Workers on other machines that train the clients, as host:port,host:port; '
-  'see docs/distributed.md. By default this machine does.',
-)
-_WORKER_DEADLINE = flags.DEFINE_float(
-  'worker_deadline',
-  30.0,
-  'How many seconds one of --workers may keep silent before its clients go to '
-  'the others.',
-  lower_bound=1.0,
+  'workers', '', 'Gone: several machines will come back with Ray.'
 )
 
 _ON_DIVERGENCE = flags.DEFINE_enum(
@@ -87,9 +75,7 @@ def define_flags(defaults: config_lib.Config) -> None:
     else:
       kind = 'float' if value is None else type(value).__name__
       _DEFINE[kind](field.name, value, text)
-  for name in (
-    'output_dir', 'resume', 'on_divergence', 'workers', 'worker_deadline'
-  ):
+  for name in ('output_dir', 'resume', 'on_divergence', 'workers'):
     flags.declare_key_flag(name)
 
 
@@ -99,9 +85,17 @@ def config_from_flags() -> config_lib.Config:
   return config_lib.Config(**{name: flags.FLAGS[name].value for name in names})
 
 
-def before_tensorflow(verbose: bool = False) -> None:
-  """Sets what TensorFlow reads when it is imported, later than here."""
+def before_tensorflow(verbose: bool = False, threads: int = 0) -> None:
+  """Sets what TensorFlow reads when it is imported, later than here.
+
+  Args:
+    verbose: Whether its log is shown.
+    threads: How many threads one of its operations may use; 0 for as many as
+      there are cores.
+  """
   os.environ['TF_CPP_MIN_LOG_LEVEL'] = '0' if verbose else '3'
+  if threads:
+    os.environ['TF_NUM_INTRAOP_THREADS'] = str(threads)
   # oneDNN halves the time of a test on images.
   os.environ.setdefault('TF_ENABLE_ONEDNN_OPTS', '1')
 
@@ -140,6 +134,14 @@ def fail(message: str, exit_code: int) -> NoReturn:
   """Prints one sentence and ends the program."""
   print(f'error: {message}', file=sys.stderr)
   sys.exit(exit_code)
+
+
+def fail_at_once(message: str, exit_code: int) -> NoReturn:
+  """As `fail`, without waiting for threads that still train."""
+  print(f'error: {message}', file=sys.stderr)
+  sys.stdout.flush()
+  sys.stderr.flush()
+  os._exit(exit_code)
 
 
 @contextlib.contextmanager
@@ -210,23 +212,26 @@ def run(
     verbose = verbosity.present and verbosity.value >= logging.INFO
     if not verbosity.present:
       logging.set_verbosity(logging.WARNING)
-    before_tensorflow(verbose)
     with one_sentence(ValueError, 2):
+      if _WORKERS.value:
+        raise ValueError(
+          '--workers is gone: a run is one process now, and several machines '
+          'will come back with Ray; leave the flag out.'
+        )
       config = config_from_flags().resolve(learning_rates)
-      workers = addresses.parse(_WORKERS.value)
-      addresses.check_reachable(workers)
       settings = {
         'task': name, **dataclasses.asdict(config), **task_settings()
       }
+    before_tensorflow(verbose, config.threads_per_client)
     folder = _folder(name, settings)
     with one_sentence(run_directory.RunDirectoryError, 2):
       with run_directory.claim(folder, settings, _RESUME.value):
         try:
           with one_sentence(ValueError, 2):
             task = _with_tff(build_task, config)
-          _train(config, task, folder, verbose, workers)
+          _train(config, task, folder)
         except KeyboardInterrupt:
-          fail(f'interrupted; --resume goes on with {folder}.', 130)
+          fail_at_once(f'interrupted; --resume goes on with {folder}.', 130)
         except OSError as error:  # A full disk, for example.
           fail(
             f'cannot go on ({error}); once that is mended, --resume goes on '
@@ -254,39 +259,26 @@ def _with_tff(
 
 
 def _train(
-  config: config_lib.Config,
-  task: Any,
-  folder: pathlib.Path,
-  verbose: bool,
-  workers: Sequence[addresses.Address],
+  config: config_lib.Config, task: Any, folder: pathlib.Path
 ) -> None:
   # Here, because TensorFlow takes seconds to import; see `run`.
-  from f3ast_tff import crew
   from f3ast_tff import divergence
   from f3ast_tff import engine
-  from f3ast_tff import runtime
   from f3ast_tff import server
   from f3ast_tff import training
   from f3ast_tff.report import run_summary
 
+  compiled = ', compiled with XLA' if task.model.xla else ''
   print(
     f'{config.parallel_clients} at a time, clients train with '
-    f'{engine.threads(config)} of {config_lib.num_cores()} cores each; '
-    '--parallel_clients changes that.',
+    f'{config.threads_per_client} of {config_lib.num_cores()} cores each'
+    f'{compiled}; --parallel_clients changes the number.',
     flush=True,
   )
-  with one_sentence(
-    (runtime.WorkerError, server.RoundError, divergence.DivergenceError), 1
-  ):
-    with one_sentence((crew.UnreachableError, engine.SettingsError), 2):
+  with one_sentence((server.RoundError, divergence.DivergenceError), 1):
+    with one_sentence(engine.SettingsError, 2):
       seconds = training.run(
-        config,
-        task,
-        folder,
-        verbose,
-        _ON_DIVERGENCE.value == 'stop',
-        workers,
-        _WORKER_DEADLINE.value,
+        config, task, folder, _ON_DIVERGENCE.value == 'stop'
       )
   run_summary.draw(folder, task.dataset.name)
   print(run_summary.text(folder, task.dataset.name, seconds))

@@ -35,9 +35,7 @@ GROUPS = (
     'server_epsilon',
     'on_divergence',
   )),
-  ('Cores and machines', (
-    'parallel_clients', 'workers', 'worker_deadline'
-  )),
+  ('Cores and machines', ('parallel_clients', 'workers')),
   ('Tests during training', ('eval_every', 'eval_examples')),
   ('Output', ('output_dir', 'resume', 'checkpoint_every')),
 )

@@ -93,9 +93,9 @@ def client_updates(
   import tensorflow as tf
   import tensorflow_federated as tff
 
+  from f3ast_tff import execution
   from f3ast_tff import local_training
   from f3ast_tff import process as process_lib
-  from f3ast_tff import runtime
   from f3ast_tff.datasets import synthetic
   from f3ast_tff.models import softmax
 
@@ -121,7 +121,7 @@ def client_updates(
     trainable = state.global_model_weights.trainable
     return np.concatenate([np.ravel(w) for w in trainable]).astype(float)
 
-  with runtime.worker():
+  with execution.in_process():
     state = process.initialize()
     for t in range(1, train_rounds + 1):
       rng = randomness.generator(seed, 'selection', t)

@@ -14,13 +14,13 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from f3ast_tff import local_training
-from f3ast_tff import packed_training
-from f3ast_tff import packing
+from f3ast_tff import shard_training
+from f3ast_tff import shards
 from f3ast_tff.models import functional
 
 # How many examples go through a model at a time. More would make sequences of
 # unlike length wait for each other, and hardly be faster.
-_BATCH_SIZE = 64
+BATCH_SIZE = 64
 
 # Maps (weights, what a participant brings) to a vector with the losses of its
 # clients at their indices, 0 elsewhere.
@@ -37,10 +37,21 @@ def _collect(
   report: _Report,
   weights_type: tff.types.Type,
   participant_type: tff.types.Type,
+  finish: Callable[[tf.Tensor], tf.Tensor] = tf.identity,
 ) -> tff.framework.ConcreteComputation:
-  """Returns the computation that gathers what participants report."""
+  """Returns the computation that gathers what participants report.
+
+  Args:
+    report: What a participant does.
+    weights_type: The type of the model weights.
+    participant_type: The type of what a participant brings.
+    finish: Maps the sum of all reports to the losses.
+  """
   local_report = tff.tensorflow.computation(
     report, (weights_type, participant_type)
+  )
+  losses_of = tff.tensorflow.computation(
+    finish, local_report.type_signature.result
   )
 
   @tff.federated_computation(
@@ -51,7 +62,7 @@ def _collect(
     reports = tff.federated_map(
       local_report, (tff.federated_broadcast(weights), participants)
     )
-    return tff.federated_sum(reports)
+    return tff.federated_map(losses_of, tff.federated_sum(reports))
 
   return losses
 
@@ -150,32 +161,10 @@ def on_datasets(
   )
 
 
-def _collect_packed(
-  losses: Callable[[Any, Any, tf.Tensor], tf.Tensor],
-  model: tff.learning.models.FunctionalModel,
-  layout: packing.Layout,
+def on_shards(
+  model: functional.Model, num_clients: int, layout: shard_training.Layout
 ) -> tff.framework.ConcreteComputation:
-  """Returns the computation that gathers what packed arrays report."""
-
-  def report(weights, packed):
-    return tf.function(losses)(
-      tuple(weights.trainable), tuple(weights.non_trainable), packed
-    )
-
-  return _collect(
-    report,
-    local_training.initial_weights_of(model).type_signature.result,
-    packed_training.packed_type(layout),
-  )
-
-
-def on_packed(
-  model: functional.Model, num_clients: int, layout: packing.Layout
-) -> tff.framework.ConcreteComputation:
-  """Builds the losses of packed clients.
-
-  Whose an example is matters only to the sums, so the examples of all clients
-  of an array go through the model together, those of like length in a batch.
+  """Builds the losses of clients whose examples are in shards.
 
   Args:
     model: The model.
@@ -183,48 +172,59 @@ def on_packed(
     layout: The layout of the clients' examples.
 
   Returns:
-    A computation of (model weights at the server, list of arrays packed with
-    batches of 1) that returns the mean loss of each client at its index, 0
-    elsewhere.
+    A computation of (model weights at the server, list of `shards.Asked`) that
+    returns the mean loss of each client at its index, 0 elsewhere.
   """
 
-  def losses(trainable, non_trainable, packed):
-    clients, fields, owners = packed_training.read_examples(packed, layout)
-    if model.length is not None:
-      order = tf.argsort(model.length(fields['x']), stable=True)
-      fields, owners = tf.nest.map_structure(
-        lambda all_: tf.gather(all_, order), (fields, owners)
-      )
-    num_examples = tf.shape(owners)[0]
-
-    def add(first, sums):
-      batch = slice(first, first + _BATCH_SIZE)
+  def sums(weights, asked):
+    def add(b, sums):
+      fields, mask = shard_training.gather(asked.examples, asked.batches[b])
       output = model.functional.predict_on_batch(
-        (trainable, non_trainable), fields['x'][batch], training=False
+        weights, fields['x'], training=False
       )
-      values, _, counts = model.per_example(output, fields['y'][batch])
+      losses, _, counts = model.per_example(output, fields['y'])
+      # Rows that only fill up are nobody's, and the sum drops them.
+      del mask
       of_clients = tf.math.unsorted_segment_sum(
-        tf.stack([values, counts], axis=1), owners[batch], tf.shape(clients)[0]
+        tf.stack([losses, counts], axis=1), asked.owners[b], num_clients
       )
-      return first + _BATCH_SIZE, sums + of_clients
+      return b + 1, sums + of_clients
 
-    _, sums = tf.while_loop(
-      lambda first, _: first < num_examples,
+    # What fills up shards is behind the batches with examples.
+    end = tf.reduce_sum(tf.cast(asked.batches[:, 0] >= 0, tf.int32))
+    _, total = tf.while_loop(
+      lambda b, _: b < end,
       add,
-      (tf.constant(0), tf.zeros([tf.shape(clients)[0], 2])),
+      (tf.constant(0), tf.zeros([num_clients, 2])),
       parallel_iterations=1,
     )
-    means = tf.math.divide_no_nan(sums[:, 0], sums[:, 1])
-    return tf.scatter_nd(clients[:, None], means, [num_clients])
+    return total
 
-  return _collect_packed(losses, model.functional, layout)
+  def report(weights, asked):
+    pair = tuple(weights.trainable), tuple(weights.non_trainable)
+    return tf.function(sums, jit_compile=model.xla or None, autograph=False)(
+      pair, asked
+    )
+
+  def means(total):
+    return tf.math.divide_no_nan(total[:, 0], total[:, 1])
+
+  rows_type = tff.types.TensorType(np.int32, [None, BATCH_SIZE])
+  return _collect(
+    report,
+    local_training.initial_weights_of(model.functional).type_signature.result,
+    tff.types.to_type(
+      shards.Asked(shard_training.examples_type(layout), rows_type, rows_type)
+    ),
+    means,
+  )
 
 
 def during_training(
-  model: tff.learning.models.FunctionalModel,
+  model: functional.Model,
   client_optimizer: tff.learning.optimizers.Optimizer,
   num_clients: int,
-  layout: packing.Layout,
+  layout: shard_training.Layout,
   batch_size: int,
 ) -> tff.framework.ConcreteComputation:
   """Builds the mean losses during local training; see `released`.
@@ -237,23 +237,32 @@ def during_training(
     batch_size: The size of a local batch.
 
   Returns:
-    A computation as that of `on_packed`, of arrays packed with that batch size.
+    A computation of (model weights at the server, list of `shards.Shard`) that
+    returns the mean loss of each client at its index, 0 elsewhere.
   """
 
-  def losses(trainable, non_trainable, packed):
-    def finish(totals, own, index, weight):
-      del weight
+  def losses(trainable, non_trainable, shard):
+    def finish(totals, own, place):
       loss = tf.math.divide_no_nan(own.loss_sum, own.num_examples)
-      return totals + _at(index, loss, num_clients)
+      return totals + _at(shard.clients[place, 0], loss, num_clients)
 
-    return packed_training.fold_clients(
-      packed,
-      layout,
-      batch_size,
-      packed_training.untrained(client_optimizer, trainable),
-      packed_training.local_step(model, client_optimizer, non_trainable),
+    return shard_training.fold_clients(
+      shard,
+      shard_training.untrained(client_optimizer, trainable),
+      shard_training.local_step(
+        model.functional, client_optimizer, non_trainable
+      ),
       finish,
       tf.zeros([num_clients]),
     )
 
-  return _collect_packed(losses, model, layout)
+  def report(weights, shard):
+    return tf.function(losses, jit_compile=model.xla or None, autograph=False)(
+      tuple(weights.trainable), tuple(weights.non_trainable), shard
+    )
+
+  return _collect(
+    report,
+    local_training.initial_weights_of(model.functional).type_signature.result,
+    shard_training.shard_type(layout, batch_size),
+  )

@@ -141,8 +141,8 @@ class Config:
   parallel_clients: int = _setting(
     0,
     'How many clients train at a time, each on its share of the cores; 0 for '
-    'as many as there are cores. With --workers, on each of them. Sums are '
-    'rounded differently with another number.',
+    'as many as there are cores. Sums are rounded differently with another '
+    'number.',
   )
   eval_every: int = _setting(
     10, 'Test every so many rounds, and after the last one.'
@@ -209,6 +209,11 @@ class Config:
         'clients_per_round is 0 in every round, so nobody would ever train; '
         'give a positive number.'
       )
+
+  @property
+  def threads_per_client(self) -> int:
+    """How many threads an operation of a client's training should have."""
+    return max(1, num_cores() // max(1, self.parallel_clients))
 
   def resolve(self, defaults: Mapping[str, LearningRates]) -> 'Config':
     """Returns the settings with nothing left open.

@@ -1,23 +1,21 @@
-"""The computations of a run's rounds, and how their data are packed.
-
-All that a run needs before its first round and that does not change after it;
-`server` plays the rounds.
-"""
+"""What all rounds of a run have in common: computations, and clients' data."""
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple, Optional
 
 import numpy as np
+import tensorflow as tf
 import tensorflow_federated as tff
 
 from f3ast_tff import client_losses
 from f3ast_tff import client_optimizers
 from f3ast_tff import config as config_lib
 from f3ast_tff import environment as environment_lib
-from f3ast_tff import packed_training
-from f3ast_tff import participants
 from f3ast_tff import process as process_lib
 from f3ast_tff import released
+from f3ast_tff import selection
+from f3ast_tff import shard_training
+from f3ast_tff import shards as shards_lib
 from f3ast_tff.datasets import federated
 from f3ast_tff.models import functional
 
@@ -31,11 +29,6 @@ class Task(NamedTuple):
 
   dataset: federated.FederatedDataset
   model: functional.Model
-
-
-def threads(config: config_lib.Config) -> int:
-  """Returns how many threads an operation in the worker should have."""
-  return max(1, config_lib.num_cores() // config.parallel_clients)
 
 
 def _client_optimizer(
@@ -71,58 +64,33 @@ def _server_optimizer(
   return build[config.server_optimizer or 'sgd']()
 
 
-class Shared(NamedTuple):
-  """A round in pieces, for a crew.
-
-  Attributes:
-    weights: The computation of the model weights: (state) to (weights,).
-    contribute: The computation of some clients' part: (weights, arrays) to
-      (sum,).
-    apply: The computation of the server's step: (state, sum) to (state, news).
-    losses: The computation of losses: (weights, arrays) to (losses,).
-  """
-
-  weights: tff.framework.ConcreteComputation
-  contribute: tff.framework.ConcreteComputation
-  apply: tff.framework.ConcreteComputation
-  losses: tff.framework.ConcreteComputation
-
-
 class Engine(NamedTuple):
   """What all rounds of a run have in common.
 
   Attributes:
     config: The settings.
     environment: What they mean.
-    packer: Packs the cohort, in as many arrays as clients train at a time.
-    initialize: The computation of the first state, in a tuple.
-    play: The computation of a round: (state, arrays) to (state, news), where
-      the news are r(t) and the metrics.
-    ask: The computation of losses: (state, arrays) to (losses,).
-    pack_asked: Packs the clients that are asked for their losses in a round.
-    shared: The same round in pieces.
+    process: The learning process.
+    shards: Makes the shards of a cohort.
+    ask: The computation of losses, (state, shards) to (state, losses); None if
+      the policy asks for none.
+    shards_asked: Makes the shards of the clients that are asked in a round.
   """
 
   config: config_lib.Config
   environment: environment_lib.Environment
-  packer: participants.Packer
-  initialize: tff.framework.ConcreteComputation
-  play: tff.framework.ConcreteComputation
-  ask: tff.framework.ConcreteComputation
-  pack_asked: Callable[[np.ndarray, int], list[np.ndarray]]
-  shared: Shared
+  process: tff.learning.templates.LearningProcess
+  shards: shards_lib.ClientShards
+  ask: Optional[tff.framework.ConcreteComputation] = None
+  shards_asked: Optional[Callable[[np.ndarray, int], list]] = None
 
 
-def build(
-  config: config_lib.Config, task: Task, crew_size: int = 0
-) -> Engine:
+def build(config: config_lib.Config, task: Task) -> Engine:
   """Builds the computations of a run.
 
   Args:
     config: The settings, with nothing left open.
     task: What is trained.
-    crew_size: How many workers on other machines share a cohort; 0 if the
-      worker that keeps the state trains it.
 
   Returns:
     The engine.
@@ -130,114 +98,117 @@ def build(
   Raises:
     SettingsError: If the settings do not fit the task.
   """
-  dataset = task.dataset
+  dataset, model = task
   try:
     environment = environment_lib.build(
       config, dataset.num_examples, dataset.num_predictions
     )
   except ValueError as error:
     raise SettingsError(str(error)) from error
-  packer = participants.Packer(
-    config, dataset, config.parallel_clients * max(1, crew_size)
+  policy_waits = selection.is_waiting_for_model(environment.policy)
+  most_clients = environment.constraint.maximum
+  if policy_waits:
+    most_clients = max(most_clients, config.num_candidates)
+  examples = None
+  if dataset.augment is None:
+    examples = _resident(dataset)
+  shards = shards_lib.ClientShards(
+    dataset.train,
+    examples,
+    batch_size=config.batch_size,
+    epochs=config.local_epochs,
+    num_shards=config.parallel_clients,
+    seed=config.seed,
+    augment=dataset.augment,
+    filled_up_to=shards_lib.capacity(
+      dataset.num_examples, config.batch_size, config.local_epochs, most_clients
+    )
+    if model.xla
+    else None,
   )
-  client_optimizer = _client_optimizer(config)
-  training = packed_training.build(
-    task.model.functional,
-    client_optimizer,
+  layout = shard_training.layout_of(shards.some_examples)
+  training = shard_training.build(
+    model.functional,
+    _client_optimizer(config),
     len(dataset.train),
-    packer.layout,
+    layout,
     config.batch_size,
+    model.xla,
   )
-  of_server = {
-    'server_optimizer': _server_optimizer(config),
-    'beta': config.beta,
-    'correlation': environment.correlation,
-  }
-  rounds_of = (training, environment.p, environment.initial_rates)
-  process = process_lib.compose(*rounds_of, **of_server)
+  process = process_lib.compose(
+    training,
+    environment.p,
+    environment.initial_rates,
+    server_optimizer=_server_optimizer(config),
+    beta=config.beta,
+    correlation=environment.correlation,
+  )
+  engine = Engine(config, environment, process, shards)
+  return _with_losses(engine, task, layout) if policy_waits else engine
+
+
+def _resident(dataset: federated.FederatedDataset) -> dict[str, tf.Tensor]:
+  """Returns the training examples of all clients, to be kept by TensorFlow."""
+  fields = shards_lib.concatenated(dataset.train)
+  return {name: tf.convert_to_tensor(field) for name, field in fields.items()}
+
+
+def _with_losses(
+  engine: Engine, task: Task, layout: shard_training.Layout
+) -> Engine:
+  """Returns an engine that can ask for losses."""
+  config, (dataset, model) = engine.config, task
+  num_clients, process = len(dataset.train), engine.process
+  shards_asked: Callable[[np.ndarray, int], list]
   if released.parse(config.protocol).losses_of_training:
     losses = client_losses.during_training(
-      task.model.functional,
-      client_optimizer,
-      len(dataset.train),
-      packer.layout,
-      config.batch_size,
+      model, _client_optimizer(config), num_clients, layout, config.batch_size
     )
-    pack_asked = packer.as_trained
+
+    def shards_asked(clients, round_num):
+      # What candidates would train on; the weights make no difference.
+      cohort = selection.Cohort(clients, np.zeros(clients.size))
+      return engine.shards(cohort, round_num)
+
   else:
-    losses = client_losses.on_packed(
-      task.model, len(dataset.train), packer.layout
-    )
-    pack_asked = packer.as_tested
-  initialize, play, ask = _computations(process, losses)
-  halves = process_lib.split(*rounds_of, **of_server)
-  return Engine(
-    config=config,
-    environment=environment,
-    packer=packer,
-    initialize=initialize,
-    play=play,
-    ask=ask,
-    pack_asked=pack_asked,
-    shared=_shared(process, halves, losses),
+    losses = client_losses.on_shards(model, num_clients, layout)
+    asked = _shards_of_asked(engine, task)
+
+    def shards_asked(clients, round_num):
+      del round_num
+      return asked(clients)
+
+  @tff.federated_computation(
+    process.next.type_signature.parameter[0],
+    losses.type_signature.parameter[1],
   )
-
-
-def _state_and_news(output: Any) -> tuple[Any, Any]:
-  """Returns what a round gives, in a federated computation."""
-  rates_of = tff.tensorflow.computation(
-    lambda state: state.rates, output.state.type_signature.member
-  )
-  news = (tff.federated_map(rates_of, output.state), output.metrics)
-  return output.state, tff.federated_zip(news)
-
-
-def _computations(
-  process: tff.learning.templates.LearningProcess,
-  losses: tff.framework.ConcreteComputation,
-) -> tuple[tff.framework.ConcreteComputation, ...]:
-  """Returns `initialize`, `play` and `ask` of an engine."""
-  state_type, arrays_type = process.next.type_signature.parameter
-
-  @tff.federated_computation
-  def initialize():
-    return (process.initialize(),)
-
-  @tff.federated_computation(state_type, arrays_type)
-  def play(state, arrays):
-    return _state_and_news(process.next(state, arrays))
-
-  @tff.federated_computation(state_type, arrays_type)
-  def ask(state, arrays):
+  def ask(state, clients):
     weights = tff.federated_map(process.get_model_weights, state)
-    return (losses(weights, arrays),)
+    return state, losses(weights, clients)
 
-  return initialize, play, ask
+  return engine._replace(ask=ask, shards_asked=shards_asked)
 
 
-def _shared(
-  process: tff.learning.templates.LearningProcess,
-  halves: process_lib.Halves,
-  losses_of: tff.framework.ConcreteComputation,
-) -> Shared:
-  """Returns the pieces of a round that is shared."""
-  state_type, arrays_type = process.next.type_signature.parameter
-  weights_type = halves.contribute.type_signature.parameter[0]
-
-  @tff.federated_computation(state_type)
-  def weights(state):
-    return (tff.federated_map(process.get_model_weights, state),)
-
-  @tff.federated_computation(weights_type, arrays_type)
-  def contribute(weights, arrays):
-    return (halves.contribute(weights, arrays),)
-
-  @tff.federated_computation(*halves.apply.type_signature.parameter)
-  def apply(state, contribution):
-    return _state_and_news(halves.apply(state, contribution))
-
-  @tff.federated_computation(weights_type, arrays_type)
-  def losses(weights, arrays):
-    return (losses_of(weights, arrays),)
-
-  return Shared(weights, contribute, apply, losses)
+def _shards_of_asked(engine: Engine, task: Task) -> shards_lib.AskedShards:
+  """Returns what makes the shards of clients' whole training sets."""
+  config, (dataset, model) = engine.config, task
+  as_tested, lengths, filled_up_to = dataset.as_tested, None, None
+  if as_tested is None and dataset.augment is not None:
+    as_tested = dict
+  examples = engine.shards.examples
+  if model.length is not None and as_tested is None:
+    lengths = model.length(examples['x']).numpy()
+  if model.xla:
+    size = shards_lib.capacity(
+      dataset.num_examples, client_losses.BATCH_SIZE, 1, config.num_candidates
+    )
+    filled_up_to = -(-size.batches // config.parallel_clients)
+  return shards_lib.AskedShards(
+    dataset.train,
+    examples,
+    batch_size=client_losses.BATCH_SIZE,
+    num_shards=config.parallel_clients,
+    as_tested=as_tested,
+    lengths=lengths,
+    filled_up_to=filled_up_to,
+  )

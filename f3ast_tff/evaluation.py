@@ -5,6 +5,7 @@ over the clients that have test data, of each client's own average.
 """
 
 from collections.abc import Callable
+from concurrent import futures
 from typing import NamedTuple, Optional
 
 import numpy as np
@@ -63,6 +64,7 @@ def build_evaluator(
   model: functional.Model,
   dataset: federated.FederatedDataset,
   batch_size: int = 500,
+  num_threads: int = 1,
 ) -> Callable[[tuple, Optional[np.ndarray]], Metrics]:
   """Returns a function from model weights to test metrics.
 
@@ -70,6 +72,7 @@ def build_evaluator(
     model: The model.
     dataset: Whose test examples to use.
     batch_size: How many examples to take at a time.
+    num_threads: How many batches are computed at a time.
 
   Returns:
     A function of (trainable, non-trainable) weights and of the rows to test on,
@@ -82,6 +85,7 @@ def build_evaluator(
 
   # A signature, so that a last batch of another size is not traced again.
   @tf.function(
+    autograph=False,
     input_signature=[
       tf.nest.map_structure(
         lambda w: tf.TensorSpec(w.shape, w.dtype),
@@ -96,6 +100,7 @@ def build_evaluator(
     return tf.stack(model.per_example(output, y))
 
   x, y = dataset.test['x'], dataset.test['y']
+  threads = futures.ThreadPoolExecutor(num_threads)
   lengths = None if model.length is None else model.length(x).numpy()
 
   def evaluate(weights: tuple, rows: Optional[np.ndarray] = None) -> Metrics:
@@ -103,10 +108,13 @@ def build_evaluator(
       rows = np.arange(len(y))
     if lengths is not None:
       rows = rows[np.argsort(lengths[rows], kind='stable')]
-    sums = [
-      evaluate_batch(weights, x[batch], y[batch]).numpy()
-      for batch in np.split(rows, range(batch_size, len(rows), batch_size))
-    ]
+    batches = np.split(rows, range(batch_size, len(rows), batch_size))
+    sums = list(
+      threads.map(
+        lambda batch: evaluate_batch(weights, x[batch], y[batch]).numpy(),
+        batches,
+      )
+    )
     losses, correct, counts = np.concatenate(sums, axis=1).astype(float)
     return averages(losses, correct, counts, dataset.test_owner[rows])
 

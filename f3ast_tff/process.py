@@ -8,8 +8,8 @@ One round, Algorithm 1 from line 5 on (line 4, who is in S_t, is `selection`):
   broadcast w -> clients train -> one sum over clients -> r(t), ServerOpt
 
 Nothing that depends on a sum over clients is summed over clients again, so that
-a round also splits into what several machines do and what one does then; see
-`Halves`.
+TFF's compiler can split a round into what clients do and what the server does
+then; `execution` runs these parts.
 """
 
 import collections
@@ -20,8 +20,6 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from f3ast_tff import local_training
-from f3ast_tff import packed_training
-from f3ast_tff import packing
 from f3ast_tff import rates
 
 Aggregator = Union[
@@ -86,50 +84,6 @@ def build_f3ast(
     A `LearningProcess` with a `ServerState`.
   """
   training = local_training.on_datasets(model, client_optimizer, len(p))
-  return compose(
-    training,
-    p,
-    initial_rates,
-    server_optimizer=server_optimizer,
-    beta=beta,
-    correlation=correlation,
-    aggregator=aggregator,
-  )
-
-
-def build_packed_f3ast(
-  model: tff.learning.models.FunctionalModel,
-  p: np.ndarray,
-  initial_rates: np.ndarray,
-  layout: packing.Layout,
-  batch_size: int,
-  *,
-  client_optimizer: tff.learning.optimizers.Optimizer,
-  server_optimizer: Optional[tff.learning.optimizers.Optimizer] = None,
-  beta: float = 0.001,
-  correlation: str = rates.UNCORRELATED,
-  aggregator: Optional[Aggregator] = None,
-) -> tff.learning.templates.LearningProcess:
-  """Builds F3AST for packed clients; `next` takes `packing.pack` arrays.
-
-  Args:
-    model: A `FunctionalModel` whose loss is a mean weighted by `sample_weight`.
-    p: Each client's share of the data; sums to 1.
-    initial_rates: r(0), e.g. from `rates.initial`.
-    layout: The layout of the clients' examples.
-    batch_size: The size of a local batch.
-    client_optimizer: The optimizer of local training.
-    server_optimizer: As in `build_f3ast`.
-    beta: The step of the rates.
-    correlation: The form of H.
-    aggregator: As in `build_f3ast`.
-
-  Returns:
-    A `LearningProcess` with a `ServerState`.
-  """
-  training = packed_training.build(
-    model, client_optimizer, len(p), layout, batch_size
-  )
   return compose(
     training,
     p,
@@ -416,76 +370,3 @@ def compose(
   return tff.learning.templates.LearningProcess(
     initialize, next_fn, get_model_weights, set_model_weights
   )
-
-
-class Halves(NamedTuple):
-  """A round in two halves, for cohorts that several machines share.
-
-  Attributes:
-    contribute: A computation of (model weights at the server, some of the
-      participants) that returns their summed `local_training.Contribution`.
-    apply: A computation of (state, sum of the contributions of all) that
-      returns a `LearningProcessOutput`.
-  """
-
-  contribute: tff.framework.ConcreteComputation
-  apply: tff.framework.ConcreteComputation
-
-
-def split(
-  training: local_training.LocalTraining,
-  p: np.ndarray,
-  initial_rates: np.ndarray,
-  *,
-  server_optimizer: Optional[tff.learning.optimizers.Optimizer] = None,
-  beta: float = 0.001,
-  correlation: str = rates.UNCORRELATED,
-) -> Halves:
-  """Builds the halves of the process that `compose` builds whole.
-
-  Args:
-    training: Local training that keeps no state and measures nothing at the
-      server, such as that of `packed_training`.
-    p: Each client's share of the data.
-    initial_rates: r(0).
-    server_optimizer: As in `build_f3ast`.
-    beta: The step of the rates.
-    correlation: The form of H.
-
-  Returns:
-    The halves; their states are those of the whole process.
-  """
-  initialize, server_update, _ = _server(
-    training, p, initial_rates, server_optimizer, beta, correlation
-  )
-  state_type = initialize.type_signature.result
-  if list(state_type.member.client_work):
-    raise ValueError('Local training that keeps a state cannot be split.')
-
-  @tff.federated_computation(
-    tff.types.FederatedType(
-      state_type.member.global_model_weights, tff.SERVER
-    ),
-    tff.types.FederatedType(training.participant_type, tff.CLIENTS),
-  )
-  def contribute(weights, participants):
-    _, contributions, _ = training.contribute(
-      tff.federated_value((), tff.SERVER),
-      tff.federated_broadcast(weights),
-      participants,
-    )
-    return tff.federated_sum(contributions)
-
-  @tff.federated_computation(state_type, contribute.type_signature.result)
-  def apply(state, contribution):
-    weights, optimizer_state, r, metrics = _step(
-      server_update, state, contribution.update, contribution.tally
-    )
-    new_state = ServerState(
-      weights, r, state.client_work, state.aggregator, optimizer_state
-    )
-    return tff.learning.templates.LearningProcessOutput(
-      tff.federated_zip(new_state), metrics
-    )
-
-  return Halves(contribute, apply)

@@ -140,6 +140,7 @@ def proportional(
   return _by_predictions(drawn, s.num_predictions)
 
 
+@selection.needs_model
 def power_of_choice(
   s: selection.Situation, rng: np.random.Generator
 ) -> selection.Cohort:

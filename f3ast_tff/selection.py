@@ -18,6 +18,9 @@ from f3ast_tff import rates
 # rounding must not decide by index what chance should decide.
 _TIE = 1e-9
 
+# Losses are sums in float32, so that equal ones differ by this much.
+_LOSS_TIE = 1e-5
+
 # How many scores `_kth_largest` looks at first.
 _SAMPLE = 2**16
 
@@ -42,7 +45,8 @@ def nobody_to_ask(clients: np.ndarray) -> np.ndarray:
   """Stands where no clients can be asked for their loss."""
   raise ValueError(
     f'The policy asks {clients.size} clients for their loss, but nothing says '
-    'how to: give the situation a losses_of.'
+    'how to: mark it with @selection.needs_model, or give the situation a '
+    'losses_of.'
   )
 
 
@@ -183,18 +187,23 @@ def highest(
 
   Args:
     losses: One loss per candidate; one that is not finite ranks below all.
+      Losses that are equal but for rounding tie.
     k: How many; all if there are fewer.
     rng: Breaks ties.
 
   Returns:
-    Indices into `losses`, highest first.
+    Indices into `losses`, ascending.
   """
-  is_bad = ~np.isfinite(losses)
-  # The last key is the first to sort by.
-  order = np.lexsort(
-    (rng.random(losses.size), -np.where(is_bad, 0.0, losses), is_bad)
-  )
-  return order[:k]
+  losses = np.where(np.isfinite(losses), losses, -np.inf)
+  if k >= losses.size:
+    return np.arange(losses.size)
+  if k == 0:
+    return np.arange(0)
+  kth_highest = np.sort(losses)[-k]
+  is_tied = np.isclose(losses, kth_highest, rtol=_LOSS_TIE, atol=0)
+  sure = np.flatnonzero((losses > kth_highest) & ~is_tied)
+  drawn = rng.choice(np.flatnonzero(is_tied), k - sure.size, replace=False)
+  return np.sort(np.concatenate([sure, drawn]))
 
 
 def power_of_choice(
@@ -258,6 +267,27 @@ class Situation(NamedTuple):
 
 Policy = Callable[[Situation, np.random.Generator], Cohort]
 
+
+def needs_model(policy: Policy) -> Policy:
+  """Marks a policy that asks for losses, so that it waits for the model.
+
+  The next round is chosen while this one trains, except by such a policy.
+
+  Args:
+    policy: A policy that calls `Situation.losses_of`.
+
+  Returns:
+    The policy.
+  """
+  policy.needs_model = True  # type: ignore[attr-defined]
+  return policy
+
+
+def is_waiting_for_model(policy: Policy) -> bool:
+  """Returns whether a policy is marked with `needs_model`."""
+  return getattr(policy, 'needs_model', False)
+
+
 # The policies by name. A program may add its own, see docs/extending.md.
 POLICIES: dict[str, Policy] = {
   'f3ast': lambda s, rng: f3ast(
@@ -265,7 +295,9 @@ POLICIES: dict[str, Policy] = {
   ),
   'proportional': lambda s, rng: proportional(s.p, s.available, s.k, rng),
   'uniform': lambda s, rng: uniform(s.available, s.k, rng),
-  'power_of_choice': lambda s, rng: power_of_choice(
-    s.losses_of, s.p, s.available, s.k, s.num_candidates, rng
+  'power_of_choice': needs_model(
+    lambda s, rng: power_of_choice(
+      s.losses_of, s.p, s.available, s.k, s.num_candidates, rng
+    )
   ),
 }

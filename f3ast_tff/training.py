@@ -7,37 +7,26 @@ run's folder.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 import contextlib
 import dataclasses
-import os
 import pathlib
 import time
 from typing import Any, NamedTuple, Optional
 
-from absl import logging
 import numpy as np
 import psutil
 import tensorflow as tf
 import tqdm
 
-from f3ast_tff import addresses
 from f3ast_tff import checkpoint
 from f3ast_tff import config as config_lib
-from f3ast_tff import crew as crew_lib
 from f3ast_tff import divergence
 from f3ast_tff import engine as engine_lib
 from f3ast_tff import environment as environment_lib
 from f3ast_tff import evaluation
-from f3ast_tff import failures as failures_lib
-from f3ast_tff import interrupts
 from f3ast_tff import left_out as left_out_lib
 from f3ast_tff import process as process_lib
 from f3ast_tff import run_directory
-from f3ast_tff import runtime
 from f3ast_tff import server as server_lib
 from f3ast_tff.datasets import federated
-
-# How often a run may lose its worker without getting on to a new checkpoint. A
-# long run survives rare faults, and a worker that always dies ends it.
-_WORKER_FAILURES = 5
 
 # They belong to the state. The times that timing.csv holds do not.
 _ROW_FILES = ('metrics.csv', 'rounds.csv')
@@ -46,8 +35,7 @@ _TIMING = (
   'train_seconds',
   'eval_seconds',
   'checkpoint_seconds',
-  'driver_mb',
-  'worker_mb',
+  'memory_mb',
 )
 
 
@@ -107,10 +95,7 @@ def run(
   config: config_lib.Config,
   task: engine_lib.Task,
   folder: pathlib.Path,
-  verbose: bool = False,
   stop_if_diverged: bool = True,
-  workers: Sequence[addresses.Address] = (),
-  worker_deadline: float = 30.0,
 ) -> float:
   """Trains from the newest checkpoint in the folder, or from the start.
 
@@ -118,12 +103,8 @@ def run(
     config: The settings, learning rates included.
     task: What is trained.
     folder: The run's folder, claimed by the caller.
-    verbose: Whether TensorFlow's log is shown.
     stop_if_diverged: Whether to end when numbers are not finite any more; else
       all rounds are played whatever they give.
-    workers: Workers on other machines, which train the clients; if there are
-      none, the worker here does.
-    worker_deadline: How many seconds one of them may keep silent.
 
   Returns:
     The seconds that training took, without set-up; the files are in the folder.
@@ -133,72 +114,23 @@ def run(
     RoundError: If a round cannot be computed.
     RunDirectoryError: If the folder's checkpoints are of another run.
     SettingsError: If the settings do not fit the task.
-    WorkerError: If the worker cannot start, or is lost again and again.
   """
-  connection: contextlib.AbstractContextManager[Optional[crew_lib.Crew]]
-  connection = contextlib.nullcontext()
-  if workers:
-    connection = crew_lib.connect(workers, worker_deadline)
-  with connection as crew:
-    return _run(config, task, folder, verbose, stop_if_diverged, crew)
-
-
-def _run(
-  config: config_lib.Config,
-  task: engine_lib.Task,
-  folder: pathlib.Path,
-  verbose: bool,
-  stop_if_diverged: bool,
-  crew: Optional[crew_lib.Crew],
-) -> float:
-  """Trains, with a crew or without; see `run`."""
-  engine = engine_lib.build(config, task, crew.size if crew else 0)
+  engine = engine_lib.build(config, task)
   test = _Test(
-    evaluation.build_evaluator(task.model, task.dataset),
+    evaluation.build_evaluator(
+      task.model, task.dataset, num_threads=config.parallel_clients
+    ),
     evaluation.subset(
       len(task.dataset.test_owner), config.eval_examples, config.seed
     ),
   )
   files = _Files(folder, _origin(config, task.dataset))
+  server = server_lib.Server(engine)
   started = time.perf_counter()
-  failures, newest = 0, -1
-  while True:
-    try:
-      with runtime.worker(
-        verbose, engine_lib.threads(config), config.parallel_clients
-      ) as worker:
-        server = server_lib.Server(engine, worker, crew)
-        start, progress = _restore(files, server)
-        progress = _train(
-          engine,
-          server,
-          test,
-          files,
-          start,
-          progress,
-          worker.pid,
-          stop_if_diverged,
-        )
-      break
-    except runtime.WorkerStartError:
-      raise
-    except failures_lib.FAILURES as error:
-      why = failures_lib.details_of(error).rstrip('.') + '.'
-      if failures_lib.is_of_the_computation(error):
-        raise server_lib.RoundError(
-          f'What the worker has to compute fails: {why}'
-        ) from error
-      before = newest
-      newest = max(checkpoint.rounds(files.checkpoints), default=0)
-      failures = failures + 1 if newest == before else 1
-      if failures == _WORKER_FAILURES:
-        raise runtime.WorkerError(
-          f'{why} That was so {failures} times in a row after round '
-          f'{newest}, from where --resume goes on with {folder}.'
-        ) from error
-      # All is a pure function of the checkpoint, so that the rounds since then
-      # are played again to the same result, and r is stepped once.
-      logging.warning('%s It goes on with a new worker.', why)
+  start, progress = _restore(files, server)
+  progress = _train(
+    engine, server, test, files, start, progress, stop_if_diverged
+  )
   _write_final_files(folder, task.dataset, engine.environment, progress)
   return time.perf_counter() - started
 
@@ -266,12 +198,12 @@ def _write_test(
 
 
 def _write_timing(
-  folder: pathlib.Path, t: int, moments: Sequence[float], worker_pid: int
+  folder: pathlib.Path, t: int, moments: Sequence[float]
 ) -> None:
   """Writes the seconds between the moments of a round, and the memory."""
   seconds = (f'{end - begin:.6f}' for begin, end in zip(moments, moments[1:]))
-  memory = map(_memory_mb, (os.getpid(), worker_pid))
-  row = dict(zip(_TIMING, (t, *seconds, *memory)))
+  memory = psutil.Process().memory_info().rss // 1_000_000
+  row = dict(zip(_TIMING, (t, *seconds, memory)))
   run_directory.append_row(folder / 'timing.csv', row)
 
 
@@ -282,12 +214,11 @@ def _train(
   files: _Files,
   start: int,
   progress: Progress,
-  worker_pid: int,
   is_guarded: bool,
 ) -> Progress:
   """Runs the rounds after `start` and writes their rows."""
   config, folder = engine.config, files.folder
-  left_out = left_out_lib.LeftOut(engine.packer.num_examples)
+  left_out = left_out_lib.LeftOut(engine.shards.num_examples)
   without_update = 0
   available, selected = progress.times_available, progress.times_selected
   with _writing_events():
@@ -300,9 +231,8 @@ def _train(
     unit='round',
     disable=None,  # Quiet unless standard error is a terminal.
   )
-  with events.as_default(), bar, interrupts.kept() as check_interrupt:
+  with events.as_default(), bar:
     for t in bar:
-      check_interrupt()
       began = time.perf_counter()
       played = server.play(t)
       round_row = _row(played, t, engine.environment.constraint(t))
@@ -344,7 +274,7 @@ def _train(
           files.checkpoints, t, progress, files.origin, files.rows
         )
       moments = began, trained, evaluated, time.perf_counter()
-      _write_timing(folder, t, moments, worker_pid)
+      _write_timing(folder, t, moments)
   return progress
 
 
@@ -369,13 +299,6 @@ def _diverged(
     f'The run has diverged in round {round_num} ({problem}); {advice}. {kept}; '
     '--resume --on_divergence=continue goes on all the same.'
   )
-
-
-def _memory_mb(pid: int) -> int:
-  try:
-    return psutil.Process(pid).memory_info().rss // 1_000_000
-  except psutil.Error:  # The worker is gone, which the next round will tell.
-    return 0
 
 
 def _write_final_files(

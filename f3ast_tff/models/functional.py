@@ -1,9 +1,9 @@
-"""Functional models whose loss fits packed clients.
+"""Functional models whose loss fits batches that are filled up.
 
 A model is a forward pass and a per-example metric. From the two come a
 `tff.learning.models.FunctionalModel` whose loss is the mean weighted by
-`sample_weight` (packed clients need that), and what evaluation needs to sum
-loss and accuracy per client.
+`sample_weight` (rows that only fill up a batch weigh 0), and what evaluation
+needs to sum loss and accuracy per client.
 """
 
 from collections.abc import Callable
@@ -26,11 +26,14 @@ class Model:
     length: Maps x, an array or a tensor, to the length of each example, for a
       model whose forward pass takes as long as the longest of its batch: tests
       take examples of like length together. None if length does not matter.
+    xla: Whether local training is compiled with XLA, which pays for models of
+      small operations; docs/performance.md has the measurements.
   """
 
   functional: tff.learning.models.FunctionalModel
   per_example: Callable[[Any, Any], tuple[tf.Tensor, tf.Tensor, tf.Tensor]]
   length: Optional[Callable[[Any], tf.Tensor]] = None
+  xla: bool = False
 
   @property
   def num_parameters(self) -> int:
@@ -44,6 +47,7 @@ def build(
   per_example: Callable[[Any, Any], tuple[tf.Tensor, tf.Tensor, tf.Tensor]],
   input_spec: tuple[Any, Any],
   length: Optional[Callable[[Any], tf.Tensor]] = None,
+  xla: bool = False,
 ) -> Model:
   """Builds a model from a forward pass and per-example metrics.
 
@@ -53,6 +57,7 @@ def build(
     per_example: See `Model`.
     input_spec: `tf.TensorSpec`s of a batch (x, y).
     length: See `Model`.
+    xla: See `Model`.
 
   Returns:
     The model.
@@ -68,11 +73,11 @@ def build(
 
   functional = tff.learning.models.FunctionalModel(
     initial_weights=initial_weights,
-    predict_on_batch_fn=tf.function(forward),
+    predict_on_batch_fn=tf.function(forward, autograph=False),
     loss_fn=loss,
     input_spec=input_spec,
   )
-  return Model(functional, per_example, length)
+  return Model(functional, per_example, length, xla)
 
 
 def cross_entropy(

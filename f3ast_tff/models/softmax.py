@@ -28,4 +28,5 @@ def build(num_features: int = 60, num_classes: int = 10) -> functional.Model:
       tf.TensorSpec([None, num_features], tf.float32),
       tf.TensorSpec([None], tf.int32),
     ),
+    xla=True,
   )

@@ -1,9 +1,9 @@
-"""Local training on packed clients, the fast path.
+"""Local training on shards, the fast path.
 
-A participant of the TFF computation is one array, which holds one client or
-several (see `packing`). Reading it, all local steps of its clients one after
-the other, and the sum of their weighted updates are one TensorFlow computation,
-because what a round of a small model costs is passing values, not arithmetic.
+All local steps of a shard's clients, one client after the other, and the sum of
+their weighted updates are one TensorFlow computation, because what a round of a
+small model costs is starting operations, not arithmetic. A model may ask for
+the computation to be compiled with XLA.
 """
 
 import collections
@@ -15,7 +15,10 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from f3ast_tff import local_training
-from f3ast_tff import packing
+from f3ast_tff import shards
+
+# (name, shape, type) of each field of an example.
+Layout = tuple[tuple[str, tuple[int, ...], np.dtype], ...]
 
 
 class Batch(NamedTuple):
@@ -26,131 +29,82 @@ class Batch(NamedTuple):
     mask: 1 for examples, 0 for rows that only fill up.
   """
 
-  fields: collections.OrderedDict[str, tf.Tensor]
+  fields: dict[str, tf.Tensor]
   mask: tf.Tensor
 
 
-def packed_type(layout: packing.Layout) -> tff.types.TensorType:
-  """Returns the type of a packed array."""
-  return tff.types.TensorType(np.uint8, [None, layout.width])
-
-
-def _read_clients(packed: tf.Tensor) -> tf.Tensor:
-  """Returns a row of four numbers for each client: see `packing.CLIENT`."""
-  num_clients = tf.bitcast(packed[0, :4], tf.int32)
-  table = tf.slice(
-    packed, [1, 0], [num_clients, packing.CLIENT.itemsize]
+def layout_of(examples: shards.Examples) -> Layout:
+  """Returns the layout of examples given as arrays with a leading axis."""
+  return tuple(
+    (name, tuple(field.shape[1:]), np.dtype(field.dtype))
+    for name, field in examples.items()
   )
-  return tf.bitcast(tf.reshape(table, [-1, 4, 4]), tf.int32)
 
 
-def _read_batches(
-  packed: tf.Tensor,
-  num_clients: tf.Tensor,
-  layout: packing.Layout,
-  batch_size: int,
-) -> Batch:
-  """Returns all batches of an array, along a first axis."""
-  rows = tf.slice(packed, [1 + num_clients, 0], [-1, layout.width])
-  fields: collections.OrderedDict[str, tf.Tensor] = collections.OrderedDict()
-  start = 0
-  for name, shape, kind in layout.fields:
-    dtype = np.dtype(kind)
-    size = int(np.prod(shape, dtype=int)) * dtype.itemsize
-    field = rows[:, start : start + size]
-    if dtype.itemsize > 1:
-      field = tf.reshape(field, [-1, size // dtype.itemsize, dtype.itemsize])
-      field = tf.bitcast(field, tf.dtypes.as_dtype(dtype))
-    else:
-      field = tf.cast(field, tf.dtypes.as_dtype(dtype))
-    fields[name] = tf.reshape(field, [-1, batch_size, *shape])
-    start += size
-  mask = tf.reshape(tf.cast(rows[:, -1], tf.float32), [-1, batch_size])
-  return Batch(fields, mask)
+def examples_type(layout: Layout) -> collections.OrderedDict:
+  """Returns the types of the fields of any number of examples."""
+  return collections.OrderedDict(
+    (name, tff.types.TensorType(dtype, [None, *shape]))
+    for name, shape, dtype in layout
+  )
+
+
+def gather(
+  examples: Any, rows: tf.Tensor
+) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
+  """Returns the fields of some rows, and 1 for each row that there is."""
+  places = tf.maximum(rows, 0)
+  fields = {name: tf.gather(examples[name], places) for name in examples}
+  return fields, tf.cast(rows >= 0, tf.float32)
 
 
 def fold_clients(
-  packed: tf.Tensor,
-  layout: packing.Layout,
-  batch_size: int,
+  shard: shards.Shard,
   start: Any,
   step: Callable[[Any, Batch], Any],
-  finish: Callable[[Any, Any, tf.Tensor, tf.Tensor], Any],
+  finish: Callable[[Any, Any, tf.Tensor], Any],
   totals: Any,
 ) -> Any:
-  """Goes through the clients of a packed array, in TensorFlow.
-
-  TFF's worker does not compile with XLA, so each operation of a step counts:
-  what can be done for all batches at once is done before the loops.
+  """Goes through the clients of a shard, in TensorFlow.
 
   Args:
-    packed: The array.
-    layout: The layout of its examples.
-    batch_size: The size of a batch.
+    shard: The shard.
     start: What each client starts with, a structure of tensors.
     step: Maps (what the client has so far, a batch) to what it has then.
-    finish: Maps (totals, what the client has in the end, its index, its weight)
-      to the new totals.
+    finish: Maps (totals, what the client has in the end, its place) to the new
+      totals.
     totals: The totals before the first client.
 
   Returns:
     The totals after the last client.
   """
-  table = _read_clients(packed)
-  num_clients = tf.shape(table)[0]
-  batches = _read_batches(packed, num_clients, layout, batch_size)
+  size = tf.shape(shard.clients)[0]
 
-  def train_client(number, totals):
-    index, weight, first, end = tf.unstack(table[number])
+  def is_client(place, totals):
+    del totals
+    index = shard.clients[tf.minimum(place, size - 1), 0]
+    return (place < size) & (index >= 0)
+
+  def train_client(place, totals):
+    first, end = shard.clients[place, 1], shard.clients[place, 2]
 
     def next_batch(b, own):
-      batch = tf.nest.map_structure(lambda all_: tf.gather(all_, b), batches)
-      return b + 1, step(own, batch)
+      fields, mask = gather(shard.examples, shard.batches[b])
+      return b + 1, step(own, Batch(fields, mask))
 
     _, own = tf.while_loop(
       lambda b, _: b < end, next_batch, (first, start), parallel_iterations=1
     )
-    weight = tf.bitcast(weight, tf.float32)
-    return number + 1, finish(totals, own, index, weight)
+    return place + 1, finish(totals, own, place)
 
   _, totals = tf.while_loop(
-    lambda number, _: number < num_clients,
-    train_client,
-    (tf.constant(0), totals),
-    parallel_iterations=1,
+    is_client, train_client, (tf.constant(0), totals), parallel_iterations=1
   )
   return totals
 
 
-class Examples(NamedTuple):
-  """All examples of an array.
-
-  Attributes:
-    clients: The indices of its clients.
-    fields: The fields of the examples, by name.
-    owners: Whose each example is: a place in `clients`.
-  """
-
-  clients: tf.Tensor
-  fields: collections.OrderedDict[str, tf.Tensor]
-  owners: tf.Tensor
-
-
-def read_examples(packed: tf.Tensor, layout: packing.Layout) -> Examples:
-  """Reads an array that was packed with batches of 1."""
-  table = _read_clients(packed)
-  num_clients = tf.shape(table)[0]
-  batches = _read_batches(packed, num_clients, layout, batch_size=1)
-  clients, _, first, end = tf.unstack(table, axis=1)
-  return Examples(
-    clients,
-    tf.nest.map_structure(lambda field: field[:, 0], batches.fields),
-    tf.repeat(tf.range(num_clients), end - first),
-  )
-
-
 def check_loss_is_weighted_mean(
-  model: tff.learning.models.FunctionalModel, layout: packing.Layout
+  model: tff.learning.models.FunctionalModel, layout: Layout
 ) -> None:
   """Raises unless `model.loss` is a mean weighted by `sample_weight`.
 
@@ -174,10 +128,8 @@ def check_loss_is_weighted_mean(
   rows = np.array([1, 1, 0, 0])
   with tf.Graph().as_default(), tf.compat.v1.Session() as session:
     fields = {
-      name: tf.constant(
-        np.stack([np.full(shape, row, np.dtype(kind)) for row in rows])
-      )
-      for name, shape, kind in layout.fields
+      name: tf.constant(np.stack([np.full(shape, row, dtype) for row in rows]))
+      for name, shape, dtype in layout
     }
     weights = tf.nest.map_structure(some_weights, model.initial_weights)
     output = model.predict_on_batch(weights, fields['x'], training=False)
@@ -193,7 +145,7 @@ def check_loss_is_weighted_mean(
   for alone, filled_up in pairs:
     if not np.allclose(alone, filled_up, rtol=1e-4):
       raise ValueError(
-        'The loss of a model for packed clients must be the mean of the '
+        'The loss of a model that trains on shards must be the mean of the '
         'per-example losses weighted by sample_weight; this one is '
         f'{alone:g} on two rows but {filled_up:g} beside a third of weight 0.'
       )
@@ -257,14 +209,27 @@ def local_step(
   return step
 
 
+def shard_type(layout: Layout, batch_size: int) -> tff.types.Type:
+  """Returns the type of a shard of any size."""
+  return tff.types.to_type(
+    shards.Shard(
+      examples_type(layout),
+      tff.types.TensorType(np.int32, [None, 3]),
+      tff.types.TensorType(np.float32, [None]),
+      tff.types.TensorType(np.int32, [None, batch_size]),
+    )
+  )
+
+
 def build(
   model: tff.learning.models.FunctionalModel,
   client_optimizer: tff.learning.optimizers.Optimizer,
   num_clients: int,
-  layout: packing.Layout,
+  layout: Layout,
   batch_size: int,
+  xla: bool = False,
 ) -> local_training.LocalTraining:
-  """Local training on packed clients: one pass over each one's rows, in order.
+  """Local training on shards.
 
   Args:
     model: A `FunctionalModel` whose loss is a mean weighted by `sample_weight`.
@@ -272,54 +237,74 @@ def build(
     num_clients: N.
     layout: The layout of the examples, with fields x and y.
     batch_size: The size of a local batch; the last one may hold fewer.
+    xla: Whether to compile with XLA, once for each shape of a shard.
 
   Returns:
-    A `LocalTraining` whose participants are arrays from `packing.pack`.
+    A `LocalTraining` whose participants are `shards.Shard`s.
   """
   check_loss_is_weighted_mean(model, layout)
   initial_weights = local_training.initial_weights_of(model)
   weights_type = initial_weights.type_signature.result
 
-  def contribute_all(received, non_trainable, packed):
-    """Returns the sum of the contributions of the array's clients."""
+  def contribute_all(received, non_trainable, shard):
+    """Returns the sum of the contributions of the shard's clients."""
 
-    def contribution(own, index, weight):
+    def finish(totals, own, place):
+      sums, counted = totals
       update = tf.nest.map_structure(tf.subtract, received, own.trainable)
-      measurements = collections.OrderedDict(
-        loss_sum=own.loss_sum, num_examples=own.num_examples
-      )
-      return local_training.contribution_of(
-        update,
-        local_training.is_finite(update) & (own.num_examples > 0),
-        index,
+      counts = local_training.is_finite(update) & (own.num_examples > 0)
+      weight = shard.weights[place]
+      own_sums = (
+        tf.nest.map_structure(
+          lambda u: tf.cast(weight, u.dtype) * u, update
+        ),
         weight,
-        measurements,
-        num_clients,
+        own.loss_sum,
+        own.num_examples,
       )
-
-    def finish(totals, own, index, weight):
-      return tf.nest.map_structure(
-        tf.add, totals, contribution(own, index, weight)
+      sums = tf.nest.map_structure(
+        lambda total, value: total + tf.where(counts, value, 0), sums, own_sums
       )
+      is_here = tf.equal(tf.range(tf.shape(counted)[0]), place)
+      return sums, tf.where(is_here, tf.cast(counts, tf.int32), counted)
 
-    start = untrained(client_optimizer, received)
-    nothing = tf.nest.map_structure(
-      tf.zeros_like, contribution(start, tf.constant(-1), tf.constant(0.0))
+    nothing = (
+      tf.nest.map_structure(tf.zeros_like, received),
+      tf.constant(0.0),
+      tf.constant(0.0),
+      tf.constant(0.0),
     )
-    return fold_clients(
-      packed,
-      layout,
-      batch_size,
-      start,
+    indices = shard.clients[:, 0]
+    (update, weight, loss_sum, num_examples), counted = fold_clients(
+      shard,
+      untrained(client_optimizer, received),
       local_step(model, client_optimizer, non_trainable),
       finish,
-      nothing,
+      (nothing, tf.zeros_like(indices)),
     )
 
-  @tff.tensorflow.computation(weights_type, packed_type(layout))
-  def contribute_locally(weights, packed):
-    return tf.function(contribute_all)(
-      tuple(weights.trainable), tuple(weights.non_trainable), packed
+    def at_clients(values):  # An index of nobody is dropped.
+      return tf.math.unsorted_segment_sum(values, indices, num_clients)
+
+    return local_training.Contribution(
+      update,
+      local_training.Tally(
+        participation=at_clients(tf.ones_like(indices)),
+        counted=at_clients(counted),
+        weight=weight,
+        measurements=collections.OrderedDict(
+          loss_sum=loss_sum, num_examples=num_examples
+        ),
+      ),
+    )
+
+  @tff.tensorflow.computation(weights_type, shard_type(layout, batch_size))
+  def contribute_locally(weights, shard):
+    compiled = tf.function(
+      contribute_all, jit_compile=xla or None, autograph=False
+    )
+    return compiled(
+      tuple(weights.trainable), tuple(weights.non_trainable), shard
     )
 
   def contribute(state, weights, participants):
@@ -343,7 +328,7 @@ def build(
   return local_training.LocalTraining(
     initial_weights=initial_weights,
     initialize=initialize,
-    participant_type=packed_type(layout),
+    participant_type=shard_type(layout, batch_size),
     tally_type=contribute_locally.type_signature.result.tally,
     contribute=contribute,
     finalize=finalize,

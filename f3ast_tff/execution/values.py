@@ -1,0 +1,82 @@
+"""Python values as lists of tensors, in the order of their TFF type."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import tensorflow as tf
+import tensorflow_federated as tff
+
+
+def _elements(value: Any, type_: tff.types.StructType) -> list[Any]:
+  """Returns the elements of a value of a struct type, in the type's order."""
+  names = [name for name, _ in tff.structure.iter_elements(type_)]
+  if isinstance(value, tff.structure.Struct):
+    return [value[place] for place in range(len(names))]
+  if hasattr(value, 'keys'):
+    return [value[name] for name in names]
+  if not isinstance(value, (list, tuple)):  # An attrs class, for example.
+    return [getattr(value, str(name)) for name in names]
+  return list(value)
+
+
+def flatten(value: Any, type_: tff.types.Type) -> list[tf.Tensor]:
+  """Returns the tensors that a value is made of."""
+  if isinstance(type_, tff.types.FederatedType):
+    return flatten(value, type_.member)
+  if isinstance(type_, tff.types.StructType):
+    elements = zip(
+      _elements(value, type_), tff.structure.iter_elements(type_)
+    )
+    return [
+      leaf
+      for element, (_, element_type) in elements
+      for leaf in flatten(element, element_type)
+    ]
+  if isinstance(type_, tff.types.SequenceType):
+    if isinstance(value, (list, tuple)):  # TFF takes lists for datasets.
+      value = _dataset(value, type_.element)
+    return [tf.data.experimental.to_variant(value)]
+  return [tf.convert_to_tensor(value, type_.dtype)]
+
+
+def _dataset(elements: Sequence[Any], type_: tff.types.Type) -> tf.data.Dataset:
+  """Returns a dataset of the elements of a list."""
+  return tf.data.Dataset.from_generator(
+    lambda: iter(elements), output_signature=_filled(type_, iter(specs(type_)))
+  )
+
+
+def _filled(type_: tff.types.Type, leaves: Iterator[Any]) -> Any:
+  """Returns leaves in the Python containers that a type stands for."""
+
+  def fill(type_: tff.types.Type) -> Any:
+    if isinstance(type_, tff.types.FederatedType):
+      return fill(type_.member)
+    if isinstance(type_, tff.types.StructType):
+      return tff.structure.Struct([
+        (name, fill(element))
+        for name, element in tff.structure.iter_elements(type_)
+      ])
+    return next(leaves)
+
+  filled = fill(type_)
+  if isinstance(type_, tff.types.FederatedType):
+    type_ = type_.member
+  return tff.types.type_to_py_container(filled, type_)
+
+
+def pack(leaves: Sequence[tf.Tensor], type_: tff.types.Type) -> Any:
+  """Returns the value that tensors make up, with arrays for tensors."""
+  return _filled(type_, (leaf.numpy() for leaf in leaves))
+
+
+def specs(type_: tff.types.Type) -> list[tf.TensorSpec]:
+  """Returns the specs of the tensors of a type."""
+  if isinstance(type_, tff.types.FederatedType):
+    return specs(type_.member)
+  if isinstance(type_, tff.types.StructType):
+    elements = tff.structure.iter_elements(type_)
+    return [spec for _, element in elements for spec in specs(element)]
+  if isinstance(type_, tff.types.SequenceType):
+    return [tf.TensorSpec([], tf.variant)]
+  return [tf.TensorSpec(type_.shape, type_.dtype)]

@@ -1,0 +1,360 @@
+"""What a cohort trains on: shards of clients, and batches as rows of examples.
+
+The examples of all clients are kept once. A round names, for each shard, its
+clients and the rows of their batches; `shard_training` gathers the rows. A
+shard's clients train one after the other, and shards train side by side.
+"""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, NamedTuple, Optional
+
+import numpy as np
+
+from f3ast_tff import randomness
+from f3ast_tff import selection
+
+NOBODY = -1  # The index of a client that only fills up a table.
+NO_ROW = -1  # The row of an example that only fills up a batch.
+
+Examples = Mapping[str, Any]
+
+
+class Shard(NamedTuple):
+  """Clients that train one after the other.
+
+  Attributes:
+    examples: The fields of examples, by name; rows are along the first axis.
+    clients: int32 [clients, 3]: each one's index k, its first batch, and the
+      batch after its last. From the first `NOBODY` on there are no more.
+    weights: float32 [clients], the weight of each one's update.
+    batches: int32 [batches, batch size], rows of `examples` or `NO_ROW`.
+  """
+
+  examples: Any
+  clients: Any
+  weights: Any
+  batches: Any
+
+
+class Asked(NamedTuple):
+  """Examples whose losses are asked for.
+
+  Attributes:
+    examples: As in `Shard`.
+    batches: int32 [batches, batch size], rows of `examples` or `NO_ROW`.
+    owners: int32, the client of each row, `NOBODY` where there is none.
+  """
+
+  examples: Any
+  batches: Any
+  owners: Any
+
+
+class Capacity(NamedTuple):
+  """The size to which shards are filled up, so that all have one shape."""
+
+  clients: int
+  batches: int
+
+
+def num_batches(num_examples: Any, batch_size: int) -> Any:
+  """Returns how many batches a client fills."""
+  return -(-num_examples // batch_size)
+
+
+def capacity(
+  num_examples: np.ndarray, batch_size: int, epochs: int, max_clients: int
+) -> Capacity:
+  """Returns the size of the largest shard that any cohort can make.
+
+  Args:
+    num_examples: The number of examples of each client.
+    batch_size: The size of a local batch.
+    epochs: The passes over the local data.
+    max_clients: The most clients of a round.
+
+  Returns:
+    The size of a shard that holds the clients with the most batches.
+  """
+  batches = np.sort(num_batches(epochs * num_examples, batch_size))[::-1]
+  most = min(max_clients, batches.size)
+  return Capacity(max(1, most), max(1, int(batches[:most].sum())))
+
+
+def deal(loads: Sequence[int], num_shards: int) -> list[list[int]]:
+  """Deals clients out so that all shards have about the same load.
+
+  The largest client goes first, always to the shard with the least load.
+
+  Args:
+    loads: The number of batches of each client.
+    num_shards: How many shards.
+
+  Returns:
+    The places of its clients for each shard, some of them empty if there are
+    few.
+  """
+  dealt: list[list[int]] = [[] for _ in range(num_shards)]
+  totals = [0] * num_shards
+  for place in sorted(range(len(loads)), key=lambda i: (-loads[i], i)):
+    least = totals.index(min(totals))
+    dealt[least].append(place)
+    totals[least] += loads[place]
+  return dealt
+
+
+def concatenated(parts: Sequence[Examples]) -> dict[str, np.ndarray]:
+  """Returns the examples of several clients behind each other.
+
+  Args:
+    parts: The examples of each client.
+
+  Returns:
+    The fields, of the types that the first client's have.
+
+  Raises:
+    ValueError: If clients' examples do not fit together.
+  """
+  for part in parts:
+    sizes = {name: len(field) for name, field in part.items()}
+    if len(set(sizes.values())) != 1 or set(sizes) != set(parts[0]):
+      raise ValueError(
+        'All clients need the same fields, and all fields of a client the same '
+        f'number of examples, but one has {sizes}.'
+      )
+  fields = {}
+  for name, first in parts[0].items():
+    field = np.empty(
+      (sum(len(part[name]) for part in parts), *first.shape[1:]), first.dtype
+    )
+    at = 0
+    for part in parts:
+      end = at + len(part[name])
+      field[at:end] = _fitting(name, part[name], first)
+      at = end
+    fields[name] = field
+  return fields
+
+
+def _fitting(name: str, given: np.ndarray, like: np.ndarray) -> np.ndarray:
+  """Returns a field with the type of another client's."""
+  if given.shape[1:] != like.shape[1:]:
+    raise ValueError(
+      f'Field {name!r} must have shape {like.shape[1:]} in every example, but '
+      f'it has {given.shape[1:]}.'
+    )
+  if given.dtype == like.dtype:
+    return given
+  with np.errstate(all='ignore'):  # It is checked at once.
+    kept = given.astype(like.dtype)
+  if like.dtype.kind == 'f':  # Digits may be lost, numbers may not.
+    is_kept = np.array_equal(np.isfinite(given), np.isfinite(kept))
+  else:
+    is_kept = np.array_equal(given, kept)
+  if not is_kept:
+    raise ValueError(
+      f'Field {name!r} must fit {like.dtype.name}, the type of the first '
+      f'client, but one has {given.dtype.name} that does not.'
+    )
+  return kept
+
+
+class ClientShards:
+  """Makes the shards of cohorts.
+
+  A client's order of examples and its augmentation are drawn anew in each epoch
+  of each round, as a pure function of (seed, round, client, epoch).
+
+  Attributes:
+    examples: Those of all clients behind each other; None if there is an
+      augmentation.
+    num_examples: The number of examples of each client.
+  """
+
+  def __init__(
+    self,
+    train: Sequence[Examples],
+    examples: Optional[Examples],
+    *,
+    batch_size: int,
+    epochs: int = 1,
+    num_shards: int = 1,
+    seed: int = 0,
+    augment: Optional[Callable[[Any, np.random.Generator], Any]] = None,
+    filled_up_to: Optional[Capacity] = None,
+  ):
+    """Prepares to make shards.
+
+    Args:
+      train: The examples of each client.
+      examples: Those of all clients behind each other, as what trains wants
+        them; unused, and may be None, if there is an `augment`.
+      batch_size: The size of a local batch.
+      epochs: The passes over the local data.
+      num_shards: How many shards a cohort has.
+      seed: Decides the order and the augmentation.
+      augment: Maps (examples, generator) to those of one epoch.
+      filled_up_to: The size of all shards; None for what each needs.
+    """
+    self._train = train
+    self.examples = examples
+    self._batch_size = batch_size
+    self._epochs = epochs
+    self._num_shards = num_shards
+    self._seed = seed
+    self._augment = augment
+    self._filled_up_to = filled_up_to
+    self.num_examples = np.array([len(part['y']) for part in train])
+    self._starts = np.cumsum(self.num_examples) - self.num_examples
+
+  @property
+  def some_examples(self) -> Examples:
+    """Some examples in the form in which clients train on them."""
+    if self._augment is None:
+      return self._train[0]
+    return self._augmented(0, 1, 0)
+
+  def _order(self, client: int, round_num: int, epoch: int) -> np.ndarray:
+    rng = randomness.generator(
+      self._seed, f'shuffling in epoch {epoch}', round_num, client
+    )
+    return rng.permutation(self.num_examples[client])
+
+  def _augmented(self, client: int, round_num: int, epoch: int) -> Examples:
+    assert self._augment is not None
+    rng = randomness.generator(
+      self._seed, f'augmentation in epoch {epoch}', round_num, client
+    )
+    return self._augment(self._train[client], rng)
+
+  def _shard(
+    self, cohort: selection.Cohort, round_num: int, failed: Collection[int]
+  ) -> Shard:
+    batch_size, size = self._batch_size, self._filled_up_to
+    sizes = [
+      0 if k in failed else self._epochs * int(self.num_examples[k])
+      for k in cohort.clients
+    ]
+    counts = [num_batches(n, batch_size) for n in sizes]
+    if size is None:
+      size = Capacity(max(1, len(counts)), max(1, sum(counts)))
+    clients = np.full((size.clients, 3), NOBODY, np.int32)
+    weights = np.zeros(size.clients, np.float32)
+    weights[: len(counts)] = cohort.weights
+    rows = np.full(size.batches * batch_size, NO_ROW, np.int32)
+    own: list[Examples] = []
+    first, base = 0, 0
+    for place, k in enumerate(cohort.clients):
+      clients[place] = k, first, first + counts[place]
+      at = first * batch_size
+      for epoch in range(self._epochs if sizes[place] else 0):
+        if self._augment is not None:
+          own.append(self._augmented(k, round_num, epoch))
+        else:
+          base = self._starts[k]
+        end = at + self.num_examples[k]
+        rows[at:end] = base + self._order(k, round_num, epoch)
+        at = end
+        base += self.num_examples[k]
+      first += counts[place]
+    examples = self.examples
+    if self._augment is not None:
+      examples = concatenated(own or [self.some_examples])
+    return Shard(examples, clients, weights, rows.reshape(-1, batch_size))
+
+  def __call__(
+    self,
+    cohort: selection.Cohort,
+    round_num: int,
+    failed: Collection[int] = (),
+  ) -> list[Shard]:
+    """Returns the shards of a cohort that trains.
+
+    Args:
+      cohort: S_t and the weights.
+      round_num: The round.
+      failed: Clients of it whose training fails; they are there without
+        examples.
+
+    Returns:
+      The shards.
+    """
+    loads = num_batches(self.num_examples[cohort.clients], self._batch_size)
+    return [
+      self._shard(
+        selection.Cohort(cohort.clients[some], cohort.weights[some]),
+        round_num,
+        failed,
+      )
+      for some in deal(loads.tolist(), self._num_shards)
+    ]
+
+
+class AskedShards:
+  """Makes the shards of clients that are asked for their losses.
+
+  Whose an example is matters only to the sums, so the examples of all clients
+  share batches, those of like length beside each other.
+  """
+
+  def __init__(
+    self,
+    train: Sequence[Examples],
+    examples: Optional[Examples],
+    *,
+    batch_size: int,
+    num_shards: int = 1,
+    as_tested: Optional[Callable[[Any], Any]] = None,
+    lengths: Optional[np.ndarray] = None,
+    filled_up_to: Optional[int] = None,
+  ):
+    """Prepares to make shards.
+
+    Args:
+      train: The examples of each client.
+      examples: Those of all clients behind each other; unused, and may be None,
+        if there is an `as_tested`.
+      batch_size: How many examples go through the model at a time.
+      num_shards: How many shards there are.
+      as_tested: Maps training examples to the form that test examples have.
+      lengths: The length of each of `examples`; None if it does not matter.
+      filled_up_to: The batches of all shards; None for what each needs.
+    """
+    self._train = train
+    self._examples = examples
+    self._batch_size = batch_size
+    self._num_shards = num_shards
+    self._as_tested = as_tested
+    self._lengths = lengths
+    self._filled_up_to = filled_up_to
+    self._sizes = np.array([len(part['y']) for part in train])
+    self._starts = np.cumsum(self._sizes) - self._sizes
+
+  def __call__(self, clients: np.ndarray) -> list[Asked]:
+    """Returns the shards of all training examples of some clients."""
+    sizes, num_shards = self._sizes[clients], self._num_shards
+    owners = np.repeat(clients, sizes)
+    ends = np.cumsum(sizes)
+    rows = np.arange(owners.size)
+    examples = self._examples
+    if self._as_tested is None:
+      rows = rows + np.repeat(self._starts[clients] - (ends - sizes), sizes)
+    else:
+      examples = self._as_tested(
+        concatenated([self._train[k] for k in clients])
+      )
+    if self._lengths is not None:
+      order = np.argsort(self._lengths[rows], kind='stable')
+      rows, owners = rows[order], owners[order]
+    count = self._filled_up_to
+    if count is None:
+      count = num_batches(num_batches(rows.size, self._batch_size), num_shards)
+    shape = count * num_shards, self._batch_size
+    batches = np.full(shape, NO_ROW, np.int32)
+    batches.flat[: rows.size] = rows
+    owner = np.full(shape, NOBODY, np.int32)
+    owner.flat[: rows.size] = owners
+    return [
+      Asked(examples, batches[n::num_shards], owner[n::num_shards])
+      for n in range(num_shards)
+    ]
