@@ -119,9 +119,10 @@ class Answer(NamedTuple):
 class Contender:
   """A contender that runs."""
 
-  def __init__(self, command: Sequence[str], log: Any):
+  def __init__(self, command: Sequence[str], log: Any, folder: str = '.'):
     self._process = subprocess.Popen(
       command,
+      cwd=folder,
       stdin=subprocess.PIPE,
       stdout=subprocess.PIPE,
       stderr=log,

@@ -1,7 +1,7 @@
 """How long a round takes: ours, TFF's own FedAvg and FedJAX, in one run.
 
   python -m benchmarks.round_time --data_dir=DIR
-  python -m benchmarks.round_time --tasks=synthetic
+  python -m benchmarks.round_time --tasks=synthetic --previous=CHECKOUT
 
 Same machine, same ten clients a round with all their data in random order, same
 batch size, one local epoch, paper-size models. Each contender is a process of
@@ -10,7 +10,10 @@ counts are the ratios: each is the median over rounds with the same clients in
 the same block. All on TensorFlow have oneDNN, which TFF's worker would not turn
 on by itself on every CPU.
 
-On Synthetic it also times two runs at a time, as a grid of runs has them.
+On Synthetic it also times a plain loop in NumPy, and two runs at a time, as a
+grid of runs has them. --previous adds another version of this project, from a
+checkout of its own. The speed of a large matrix product, measured in the same
+run, says how much of what the cores can do is used.
 
 `make bench` makes FedJAX's environment first; without one, FedJAX is left out.
 """
@@ -46,7 +49,12 @@ _BLOCKS = flags.DEFINE_integer(
   'blocks', None, 'How many blocks each has.', lower_bound=1
 )
 _CONTENDERS = flags.DEFINE_list(
-  'contenders', ['fedavg', 'f3ast', 'stock', 'fedjax'], 'Who is timed.'
+  'contenders',
+  ['fedavg', 'f3ast', 'previous', 'stock', 'fedjax', 'numpy'],
+  'Who is timed.',
+)
+_PREVIOUS = flags.DEFINE_string(
+  'previous', None, 'A checkout of another version to be timed as well.'
 )
 _BY_SHARE = flags.DEFINE_bool(
   'by_share', False, 'Draw clients by their data, as FedAvg does.'
@@ -108,20 +116,35 @@ def _work(task: str, timed: Plan, data_dir: str) -> contender.Work:
   return contender.Work(task, tasks.BATCH_SIZES[task], cohorts, examples)
 
 
-def _ours(name: str, path: str, data_dir: str) -> list[str]:
+class _Command(NamedTuple):
+  """How to start a contender, and where."""
+
+  arguments: list[str]
+  folder: str = '.'
+
+
+def _ours(name: str, path: str, data_dir: str, folder: str = '.') -> _Command:
   """Returns the command of a contender on TFF."""
   module = 'benchmarks.tff_rounds'
-  return [sys.executable, '-m', module, name, path, data_dir]
+  return _Command([sys.executable, '-m', module, name, path, data_dir], folder)
 
 
-def _commands(path: str, data_dir: str) -> dict[str, list[str]]:
+def _commands(task: str, path: str, data_dir: str) -> dict[str, _Command]:
   """Returns the command of each contender that can run here."""
   commands = {
     name: _ours(name, path, data_dir) for name in ('fedavg', 'f3ast', 'stock')
   }
+  if _PREVIOUS.value:
+    commands['previous'] = _ours('fedavg', path, data_dir, _PREVIOUS.value)
   fedjax = pathlib.Path(_FEDJAX_PYTHON.value)
   if fedjax.exists():
-    commands['fedjax'] = [str(fedjax), '-m', 'benchmarks.fedjax_rounds', path]
+    commands['fedjax'] = _Command(
+      [str(fedjax), '-m', 'benchmarks.fedjax_rounds', path]
+    )
+  if task == 'synthetic':
+    commands['numpy'] = _Command(
+      [sys.executable, '-m', 'benchmarks.numpy_rounds', path]
+    )
   return {
     name: command
     for name, command in commands.items()
@@ -130,10 +153,10 @@ def _commands(path: str, data_dir: str) -> dict[str, list[str]]:
 
 
 def _start(
-  command: list[str], warm: list[int], log: Any
+  command: _Command, warm: list[int], log: Any
 ) -> Optional[contender.Contender]:
   """Starts a contender; returns None if it is not warm in time."""
-  started = contender.Contender(command, log)
+  started = contender.Contender(command.arguments, log, command.folder)
   timer = threading.Timer(_PATIENCE.value, started.kill)
   timer.start()
   started.ask(warm)
@@ -146,7 +169,7 @@ def _start(
 
 
 def _time_turns(
-  commands: dict[str, list[str]], timed: Plan, log: Any, bar: Any
+  commands: dict[str, _Command], timed: Plan, log: Any, bar: Any
 ) -> pd.DataFrame:
   """Times contenders in turns; returns a row for each round."""
   rows: list[dict[str, Any]] = []
@@ -183,7 +206,7 @@ def _time_turns(
 
 
 def _time_pairs(
-  commands: dict[str, list[str]], timed: Plan, log: Any, bar: Any
+  commands: dict[str, _Command], timed: Plan, log: Any, bar: Any
 ) -> pd.DataFrame:
   """Times two runs at a time; returns a row for each block and contender."""
   rows = []
@@ -254,12 +277,16 @@ def _benchmark(task: str, data_dir: str, log: Any) -> pd.DataFrame:
     path = os.path.join(folder, 'work.npz')
     work = _work(task, timed, data_dir)
     contender.save(work, path)
-    commands = _commands(path, data_dir)
+    commands = _commands(task, path, data_dir)
     total = len(commands) * (1 + len(timed.blocks))
     with tqdm.tqdm(total=total, desc=task, disable=None) as bar:
       table = summarize(_time_turns(commands, timed, log, bar), 'fedavg')
     if task == 'synthetic':
       both = {'fedavg': _ours('fedavg-grid', path, data_dir)}
+      if 'previous' in commands:
+        both['previous'] = _ours(
+          'fedavg-grid', path, data_dir, commands['previous'].folder
+        )
       if 'fedjax' in commands:
         both['fedjax'] = commands['fedjax']
       total = len(both) * (1 + len(timed.blocks))
@@ -274,6 +301,24 @@ def _benchmark(task: str, data_dir: str, log: Any) -> pd.DataFrame:
   table.insert(0, 'task', task)
   table.insert(1, 'examples', int(np.mean(num_examples)))
   return table
+
+
+# Floating-point operations of an example, forward and backward: three times
+# those of the forward pass, in which each weight of a matrix or convolution
+# counts two for each place it is applied at.
+_GFLOP_AN_EXAMPLE = {'shakespeare': 0.394, 'cifar100': 2.42}
+
+
+def _peak_gflops(size: int = 2048, times: int = 5) -> float:
+  """Returns the speed of a large matrix product, the best of some times."""
+  a = np.random.default_rng(0).random((size, size), np.float32)
+
+  def seconds() -> float:
+    began = time.perf_counter()
+    np.dot(a, a)
+    return time.perf_counter() - began
+
+  return 2 * size**3 / min(seconds() for _ in range(times)) / 1e9
 
 
 def describe(row: Any) -> str:
@@ -305,6 +350,8 @@ def main(argv: list[str]) -> None:
         f'--tasks must be of {", ".join(tasks.BATCH_SIZES)}, but one is '
         f'{min(unknown)!r}.'
       )
+    peak = _peak_gflops()
+    print(f'A large float32 matrix product: {peak:.0f} GFLOP/s on all cores.')
     for task in _TASKS.value:
       table = _benchmark(task, data_dir, log)
       print(
@@ -313,6 +360,10 @@ def main(argv: list[str]) -> None:
       )
       for row in table.itertuples():
         print('  ' + describe(row))
+      if task in _GFLOP_AN_EXAMPLE:
+        work = _GFLOP_AN_EXAMPLE[task] * table.examples[0]
+        speed = 1000 * work / table.median_ms[0]
+        print(f'  ours: {speed:.0f} GFLOP/s, {speed / peak:.0%} of the product')
       tables.append(table)
       # What is there stays if a later task fails.
       results = pd.concat(tables, ignore_index=True)

@@ -10,16 +10,18 @@ Synthetic).
 """
 
 from collections.abc import Callable
-import contextlib
 import itertools
 import os
 import sys
 from typing import Any
 
 os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
+# TensorFlow turns oneDNN on by itself only on some CPUs.
+os.environ.setdefault('TF_ENABLE_ONEDNN_OPTS', '1')
 
 from absl import logging
 import numpy as np
+import psutil
 import tensorflow as tf
 import tensorflow_federated as tff
 
@@ -27,7 +29,6 @@ from benchmarks import contender
 from benchmarks import tasks
 from f3ast_tff import config as config_lib
 from f3ast_tff import engine
-from f3ast_tff import runtime
 from f3ast_tff import selection
 from f3ast_tff import server as server_lib
 
@@ -38,8 +39,10 @@ OURS = {
 }
 
 
-def _ours(work: contender.Work, settings: Any, data_dir: str):
-  """Returns a worker for our rounds, and what plays them in it."""
+def _ours(
+  work: contender.Work, settings: Any, data_dir: str
+) -> Callable[[np.ndarray], None]:
+  """Returns what plays our rounds."""
   task = engine.Task(
     tasks.dataset(work.task, data_dir), tasks.model(work.task)
   )
@@ -50,6 +53,9 @@ def _ours(work: contender.Work, settings: Any, data_dir: str):
     rounds=10**6,
     **settings,
   ).resolve({'sgd': config_lib.LearningRates(client=0.01, server=1.0)})
+  tf.config.threading.set_intra_op_parallelism_threads(
+    config.threads_per_client
+  )
   built = engine.build(config, task)
   policy = built.environment.policy
   # The next round is prepared ahead, so that the order must be known.
@@ -63,25 +69,18 @@ def _ours(work: contender.Work, settings: Any, data_dir: str):
     return selection.Cohort(cohort, weights)
 
   built = built._replace(environment=built.environment._replace(policy=told))
-  worker = runtime.worker(
-    threads=engine.threads(config), parallel=config.parallel_clients
-  )
+  server = server_lib.Server(built)
+  rounds = itertools.count(1)
 
-  def start(running: runtime.Worker) -> Callable[[np.ndarray], None]:
-    server = server_lib.Server(built, running)
-    rounds = itertools.count(1)
+  def play(cohort):
+    played = server.play(next(rounds))
+    assert set(played.cohort.clients) == set(cohort), 'not in order'
 
-    def play(cohort):
-      played = server.play(next(rounds))
-      assert set(played.cohort.clients) == set(cohort), 'not in order'
-
-    return play
-
-  return worker, start
+  return play
 
 
-def _stock(work: contender.Work):
-  """Returns a worker for TFF's own rounds, and what plays them in it."""
+def _stock(work: contender.Work) -> Callable[[np.ndarray], None]:
+  """Returns what plays TFF's own rounds, in TFF's worker."""
   keras_model = tasks.keras_model(work.task)
   sgd = tff.learning.optimizers.build_sgdm
   with tf.Graph().as_default():  # Keeps the variables out of the way.
@@ -101,18 +100,13 @@ def _stock(work: contender.Work):
   process = tff.learning.algorithms.build_weighted_fed_avg(
     keras_model, sgd(0.01), sgd(1.0)
   )
+  state = process.initialize()
 
-  def start(running: runtime.Worker) -> Callable[[np.ndarray], None]:
-    del running  # TFF finds it by its context.
-    state = process.initialize()
+  def play(cohort):
+    nonlocal state
+    state = process.next(state, [dataset_of(k) for k in cohort]).state
 
-    def play(cohort):
-      nonlocal state
-      state = process.next(state, [dataset_of(k) for k in cohort]).state
-
-    return play
-
-  return runtime.worker(), start
+  return play
 
 
 def main() -> None:
@@ -120,13 +114,16 @@ def main() -> None:
   logging.set_verbosity(logging.WARNING)
   name, path, data_dir = (*sys.argv[1:], '')[:3]
   work = contender.load(path)
-  if name == 'stock':
-    worker, start = _stock(work)
-  else:
-    worker, start = _ours(work, OURS[name], data_dir)
-  with contextlib.ExitStack() as stack:
-    running = stack.enter_context(worker)
-    contender.serve(start(running), work.cohorts, running.pid)
+  if name != 'stock':
+    contender.serve(_ours(work, OURS[name], data_dir), work.cohorts)
+    return
+  play = _stock(work)
+  # TFF's worker would outlive this program.
+  (worker,) = psutil.Process().children()
+  try:
+    contender.serve(play, work.cohorts, worker.pid)
+  finally:
+    worker.kill()
 
 
 if __name__ == '__main__':

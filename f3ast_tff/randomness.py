@@ -6,11 +6,13 @@ else, so that a run can be resumed, replayed or split over machines and still
 draws the same numbers.
 """
 
+import functools
 import hashlib
 
 import numpy as np
 
 
+@functools.lru_cache(maxsize=None)
 def _purpose_words(purpose: str) -> list[int]:
   digest = hashlib.sha256(purpose.encode()).digest()
   return [int.from_bytes(digest[i : i + 4], 'little') for i in (0, 4)]

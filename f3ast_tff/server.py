@@ -6,7 +6,7 @@ Each arrow is a pure function of the settings and r(t-1), so a run that was
 interrupted goes on from its checkpoint to the very same result.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Optional
 
 import numpy as np
@@ -17,9 +17,12 @@ from f3ast_tff import environment as environment_lib
 from f3ast_tff import process as process_lib
 from f3ast_tff import rates as rates_lib
 from f3ast_tff import selection
-from f3ast_tff import shards as shards_lib
 from f3ast_tff.execution import executor as executor_lib
+from f3ast_tff.execution import functions
 from f3ast_tff.execution import values
+
+
+_Shards = list[functions.Leaves]
 
 
 class RoundError(RuntimeError):
@@ -58,7 +61,7 @@ class _Prepared(NamedTuple):
   rates: np.ndarray
   available: np.ndarray
   cohort: selection.Cohort
-  shards: list[shards_lib.Shard]
+  shards: _Shards
 
   def is_for(self, round_num: int, rates: np.ndarray) -> bool:
     """Whether it is the round t that follows r(t-1)."""
@@ -83,6 +86,7 @@ class Server:
     self._prepared: Optional[_Prepared] = None
     initialize = executor_lib.initializer(engine.process.initialize)
     self._state = self._rounds.state(initialize())
+    self._metrics = values.template(self._rounds.output_type)
     # The model comes before r in the state.
     model_type = self._rounds.state_type.global_model_weights
     self._place_of_rates = len(values.specs(model_type))
@@ -108,7 +112,8 @@ class Server:
       return selection.nobody_to_ask(clients)
 
     def losses_of(some: np.ndarray) -> np.ndarray:
-      _, (losses,) = ask.start(self._state, shards_asked(some, round_num))()
+      asked = ask.load(shards_asked(some, round_num))
+      _, (losses,) = ask.start(self._state, asked)()
       return losses.numpy()[some]
 
     try:
@@ -131,19 +136,25 @@ class Server:
       round_num,
       lambda clients: self._losses_of(round_num, clients),
     )
-    shards = engine.shards(cohort, round_num)
+    shards = self._load(cohort, round_num)
     return _Prepared(round_num, rates, available, cohort, shards)
+
+  def _load(
+    self, cohort: selection.Cohort, round_num: int, failed: Sequence[int] = ()
+  ) -> _Shards:
+    """Returns what a cohort trains on."""
+    return self._rounds.load(self._engine.shards(cohort, round_num, failed))
 
   def _train(
     self,
-    shards: list[shards_lib.Shard],
+    shards: _Shards,
     meanwhile: Callable[[], None] = lambda: None,
   ) -> tuple[executor_lib.State, Any]:
     """Returns the state after a round, and its metrics."""
     result = self._rounds.start(self._state, shards)
     meanwhile()
     state, output = result()
-    return state, values.pack(output, self._rounds.output_type)
+    return state, values.fill(self._metrics, output)
 
   def play(self, round_num: int) -> Round:
     """Plays a round."""
@@ -167,7 +178,7 @@ class Server:
       failed = self._failed(cohort, round_num)
       repeated = None
       if failed:
-        shards = self._engine.shards(cohort, round_num, failed)
+        shards = self._load(cohort, round_num, failed)
         repeated = _unless_it_fails(lambda: self._train(shards))
       if repeated is None:
         why = error.message.partition('\n')[0]
@@ -185,7 +196,7 @@ class Server:
 
     def train_alone(place: int) -> Any:
       one = selection.Cohort(cohort.clients[[place]], cohort.weights[[place]])
-      return self._train(self._engine.shards(one, round_num))
+      return self._train(self._load(one, round_num))
 
     return tuple(
       int(client)

@@ -205,7 +205,10 @@ class ClientShards:
     self._augment = augment
     self._filled_up_to = filled_up_to
     self.num_examples = np.array([len(part['y']) for part in train])
-    self._starts = np.cumsum(self.num_examples) - self.num_examples
+    # Numbers of Python, because those of NumPy are slow one by one.
+    self._sizes = self.num_examples.tolist()
+    starts = np.cumsum(self.num_examples) - self.num_examples
+    self._starts = starts.tolist()
 
   @property
   def some_examples(self) -> Examples:
@@ -218,7 +221,7 @@ class ClientShards:
     rng = randomness.generator(
       self._seed, f'shuffling in epoch {epoch}', round_num, client
     )
-    return rng.permutation(self.num_examples[client])
+    return rng.permutation(self._sizes[client])
 
   def _augmented(self, client: int, round_num: int, epoch: int) -> Examples:
     assert self._augment is not None
@@ -228,39 +231,39 @@ class ClientShards:
     return self._augment(self._train[client], rng)
 
   def _shard(
-    self, cohort: selection.Cohort, round_num: int, failed: Collection[int]
+    self, clients: Sequence[int], weights: np.ndarray, round_num: int,
+    failed: Collection[int],
   ) -> Shard:
     batch_size, size = self._batch_size, self._filled_up_to
-    sizes = [
-      0 if k in failed else self._epochs * int(self.num_examples[k])
-      for k in cohort.clients
+    epochs = [0 if k in failed else self._epochs for k in clients]
+    counts = [
+      num_batches(times * self._sizes[k], batch_size)
+      for k, times in zip(clients, epochs)
     ]
-    counts = [num_batches(n, batch_size) for n in sizes]
     if size is None:
       size = Capacity(max(1, len(counts)), max(1, sum(counts)))
-    clients = np.full((size.clients, 3), NOBODY, np.int32)
-    weights = np.zeros(size.clients, np.float32)
-    weights[: len(counts)] = cohort.weights
+    table = np.full((size.clients, 3), NOBODY, np.int32)
+    ends = np.cumsum(counts, dtype=np.int32)
+    table[: len(clients)] = np.stack([clients, ends - counts, ends], axis=1)
+    all_weights = np.zeros(size.clients, np.float32)
+    all_weights[: len(clients)] = weights
     rows = np.full(size.batches * batch_size, NO_ROW, np.int32)
     own: list[Examples] = []
-    first, base = 0, 0
-    for place, k in enumerate(cohort.clients):
-      clients[place] = k, first, first + counts[place]
-      at = first * batch_size
-      for epoch in range(self._epochs if sizes[place] else 0):
+    num_own = 0
+    for k, times, end, count in zip(clients, epochs, ends.tolist(), counts):
+      at = (end - count) * batch_size
+      for epoch in range(times):
+        first = self._starts[k]
         if self._augment is not None:
           own.append(self._augmented(k, round_num, epoch))
-        else:
-          base = self._starts[k]
-        end = at + self.num_examples[k]
-        rows[at:end] = base + self._order(k, round_num, epoch)
-        at = end
-        base += self.num_examples[k]
-      first += counts[place]
+          first, num_own = num_own, num_own + self._sizes[k]
+        order = self._order(k, round_num, epoch)
+        np.add(order, first, out=rows[at : at + order.size], casting='same_kind')
+        at += order.size
     examples = self.examples
     if self._augment is not None:
       examples = concatenated(own or [self.some_examples])
-    return Shard(examples, clients, weights, rows.reshape(-1, batch_size))
+    return Shard(examples, table, all_weights, rows.reshape(-1, batch_size))
 
   def __call__(
     self,
@@ -279,14 +282,16 @@ class ClientShards:
     Returns:
       The shards.
     """
-    loads = num_batches(self.num_examples[cohort.clients], self._batch_size)
+    clients = cohort.clients.tolist()
+    loads = [num_batches(self._sizes[k], self._batch_size) for k in clients]
     return [
       self._shard(
-        selection.Cohort(cohort.clients[some], cohort.weights[some]),
+        [clients[place] for place in some],
+        cohort.weights[some],
         round_num,
         failed,
       )
-      for some in deal(loads.tolist(), self._num_shards)
+      for some in deal(loads, self._num_shards)
     ]
 
 

@@ -124,7 +124,8 @@ class _InProcess(tff.framework.SyncContext):
     def call(arg: Any) -> Any:
       state, clients = arg if has_state else ((), arg)
       leaves = values.flatten(state, executor.state_type)
-      after, output = executor.start(executor.state(leaves), clients)()
+      start = executor.start(executor.state(leaves), executor.load(clients))
+      after, output = start()
       if is_round:
         return values.pack([*after.leaves, *output], type_.result)
       return values.pack(output, type_.result)

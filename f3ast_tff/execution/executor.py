@@ -14,6 +14,7 @@ the order of the threads: the result depends on that number and on nothing else.
 
 from collections.abc import Callable, Sequence
 from concurrent import futures
+import threading
 from typing import Any, NamedTuple
 
 import tensorflow as tf
@@ -146,13 +147,22 @@ class Executor:
     """Returns the state that is made of some tensors."""
     return State(leaves, self._prepare(*leaves))
 
+  def load(self, clients: Sequence[Any]) -> list[functions.Leaves]:
+    """Returns the tensors of what each client brings."""
+    return [values.flatten(client, self.client_type) for client in clients]
+
   def _partial(
-    self, thread: int, state: State, clients: Sequence[Any]
+    self,
+    thread: int,
+    state: State,
+    clients: Sequence[functions.Leaves],
+    is_running: threading.Event,
   ) -> functions.Leaves:
     """Returns the sum over a thread's clients."""
+    is_running.set()
     partial = self._zero
     for place, client in enumerate(clients):
-      arguments = *values.flatten(client, self.client_type), *state.broadcast
+      arguments = *client, *state.broadcast
       if place == 0:
         partial = self._add[thread].first(*arguments)
       else:
@@ -160,24 +170,33 @@ class Executor:
     return partial
 
   def start(
-    self, state: State, clients: Sequence[Any]
+    self, state: State, clients: Sequence[functions.Leaves]
   ) -> Callable[[], tuple[State, functions.Leaves]]:
     """Starts a round.
 
     Args:
       state: The state before it.
-      clients: What each client brings.
+      clients: What each client brings, from `load`.
 
     Returns:
       A function that waits for the end of the round and returns the state after
       it and the tensors of its output.
     """
+    events = [threading.Event() for _ in range(self._num_threads)]
     running = [
       self._threads.submit(
-        self._partial, thread, state, clients[thread :: self._num_threads]
+        self._partial,
+        thread,
+        state,
+        clients[thread :: self._num_threads],
+        is_running,
       )
-      for thread in range(self._num_threads)
+      for thread, is_running in enumerate(events)
     ]
+    # Else a caller with work of its own would keep Python's lock for itself
+    # before the threads have got to TensorFlow, which does not need it.
+    for is_running in events:
+      is_running.wait()
 
     def result() -> tuple[State, functions.Leaves]:
       partials = [leaf for one in running for leaf in one.result()]

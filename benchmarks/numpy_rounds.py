@@ -1,0 +1,57 @@
+"""A plain NumPy loop as a contender: FedAvg on Synthetic, nothing around it.
+
+It shows how long the arithmetic of a round takes that nobody has compiled.
+"""
+
+import sys
+
+import numpy as np
+
+from benchmarks import contender
+
+_LEARNING_RATE = 0.01
+
+
+def train(
+  kernel: np.ndarray,
+  bias: np.ndarray,
+  x: np.ndarray,
+  y: np.ndarray,
+  batch_size: int,
+) -> tuple[np.ndarray, np.ndarray]:
+  """Returns softmax regression after one pass over the examples."""
+  kernel, bias = kernel.copy(), bias.copy()
+  for first in range(0, len(y), batch_size):
+    inputs, labels = x[first : first + batch_size], y[first : first + batch_size]
+    logits = inputs @ kernel + bias
+    logits -= logits.max(axis=1, keepdims=True)
+    error = np.exp(logits)
+    error /= error.sum(axis=1, keepdims=True)
+    error[np.arange(len(labels)), labels] -= 1
+    error *= _LEARNING_RATE / len(labels)
+    kernel -= inputs.T @ error
+    bias -= error.sum(axis=0)
+  return kernel, bias
+
+
+def main() -> None:
+  """Serves rounds of the work in the file that is named."""
+  work = contender.load(sys.argv[1])
+  rng = np.random.default_rng(0)
+  model = np.zeros((60, 10), np.float32), np.zeros(10, np.float32)
+
+  def play(cohort):
+    nonlocal model
+    trained = []
+    for k in cohort:
+      x, y = work.examples[int(k)]['x'], work.examples[int(k)]['y']
+      order = rng.permutation(len(y))
+      trained.append(train(*model, x[order], y[order], work.batch_size))
+    kernels, biases = zip(*trained)
+    model = np.mean(kernels, axis=0), np.mean(biases, axis=0)
+
+  contender.serve(play, work.cohorts)
+
+
+if __name__ == '__main__':
+  main()
