@@ -3,7 +3,7 @@
 The names in `__all__` are the public ones. Each is a module, imported when it
 is first used: `availability`, `communication`, `rates`, `selection` and
 `cohorts` need NumPy only; `simulation`, `process`, `local_training` and
-`runtime` need TensorFlow Federated. docs/api.md lists what is in them.
+`execution` need TensorFlow Federated. docs/api.md lists what is in them.
 """
 
 import importlib
@@ -16,10 +16,10 @@ __all__ = [
   'availability',
   'cohorts',
   'communication',
+  'execution',
   'local_training',
   'process',
   'rates',
-  'runtime',
   'selection',
   'simulation',
 ]
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
   from f3ast_tff import availability
   from f3ast_tff import cohorts
   from f3ast_tff import communication
+  from f3ast_tff import execution
   from f3ast_tff import local_training
   from f3ast_tff import process
   from f3ast_tff import rates
-  from f3ast_tff import runtime
   from f3ast_tff import selection
   from f3ast_tff import simulation
 else:  # Else type checkers would take any name for one of the package.

@@ -66,6 +66,8 @@ def _names(path):
         found[ast.unparse(node.target)] = {}
       elif isinstance(node, ast.Assign):
         found.update(dict.fromkeys(map(ast.unparse, node.targets), {}))
+      elif isinstance(node, ast.ImportFrom) and path.stem == '__init__':
+        found.update(dict.fromkeys((alias.name for alias in node.names), {}))
     return found
 
   return names_of(ast.parse(path.read_text()).body)
@@ -77,7 +79,12 @@ def _exists(name):
     parts = name.split('.')
     while parts and (folder / parts[0]).is_dir():
       folder /= parts.pop(0)
-    if parts and (module := folder / f'{parts.pop(0)}.py').exists():
+    module = folder / '__init__.py'
+    if parts and (folder / f'{parts[0]}.py').exists():
+      module = folder / f'{parts.pop(0)}.py'
+    elif not parts:  # A package.
+      return True
+    if module.exists():
       names = _names(module)
       while parts and parts[0] in names:
         names = names[parts.pop(0)]
@@ -109,9 +116,11 @@ def test_a_name_that_does_not_exist_is_found():
   assert _exists('rates.gradient')
   assert _exists('config.Config.beta')
   assert _exists('experiments.region')
+  assert _exists('execution.in_process')
   assert not _exists('rates.ascent')
   assert not _exists('config.Config.gamma')
   assert not _exists('experiments.regions')
+  assert not _exists('execution.out_of_process')
 
 
 def test_the_paper_page_names_a_great_deal():
