@@ -43,9 +43,6 @@ def _ours(
   work: contender.Work, settings: Any, data_dir: str
 ) -> Callable[[np.ndarray], None]:
   """Returns what plays our rounds."""
-  task = engine.Task(
-    tasks.dataset(work.task, data_dir), tasks.model(work.task)
-  )
   config = config_lib.Config(
     clients_per_round=str(work.cohorts.shape[1]),
     batch_size=work.batch_size,
@@ -55,6 +52,9 @@ def _ours(
   ).resolve({'sgd': config_lib.LearningRates(client=0.01, server=1.0)})
   tf.config.threading.set_intra_op_parallelism_threads(
     config.threads_per_client
+  )
+  task = engine.Task(
+    tasks.dataset(work.task, data_dir), tasks.model(work.task)
   )
   built = engine.build(config, task)
   policy = built.environment.policy

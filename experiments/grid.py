@@ -19,7 +19,6 @@ import tqdm
 
 from experiments import cells as cells_lib
 from experiments import plan
-import f3ast_tff
 from f3ast_tff import run_directory
 from f3ast_tff.report import frames
 from f3ast_tff.report import results
@@ -40,7 +39,7 @@ Start = Callable[[cells_lib.Cell, cells_lib.Places], subprocess.Popen]
 
 def start(cell: cells_lib.Cell, places: cells_lib.Places) -> subprocess.Popen:
   """Starts a run that ends with this program."""
-  launcher = pathlib.Path(f3ast_tff.__file__).with_name('die_with_parent.py')
+  launcher = pathlib.Path(__file__).with_name('die_with_parent.py')
   command = [
     sys.executable,
     str(launcher),

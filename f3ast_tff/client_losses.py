@@ -37,7 +37,7 @@ def _collect(
   report: _Report,
   weights_type: tff.types.Type,
   participant_type: tff.types.Type,
-  finish: Callable[[tf.Tensor], tf.Tensor] = tf.identity,
+  finish: Callable[[tf.Tensor], tf.Tensor] = lambda total: total,
 ) -> tff.framework.ConcreteComputation:
   """Returns the computation that gathers what participants report.
 

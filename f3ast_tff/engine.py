@@ -4,7 +4,6 @@ from collections.abc import Callable
 from typing import NamedTuple, Optional
 
 import numpy as np
-import tensorflow as tf
 import tensorflow_federated as tff
 
 from f3ast_tff import client_losses
@@ -111,7 +110,7 @@ def build(config: config_lib.Config, task: Task) -> Engine:
     most_clients = max(most_clients, config.num_candidates)
   examples = None
   if dataset.augment is None:
-    examples = _resident(dataset)
+    examples = shard_training.resident(dataset.train)
   shards = shards_lib.ClientShards(
     dataset.train,
     examples,
@@ -145,12 +144,6 @@ def build(config: config_lib.Config, task: Task) -> Engine:
   )
   engine = Engine(config, environment, process, shards)
   return _with_losses(engine, task, layout) if policy_waits else engine
-
-
-def _resident(dataset: federated.FederatedDataset) -> dict[str, tf.Tensor]:
-  """Returns the training examples of all clients, to be kept by TensorFlow."""
-  fields = shards_lib.concatenated(dataset.train)
-  return {name: tf.convert_to_tensor(field) for name, field in fields.items()}
 
 
 def _with_losses(

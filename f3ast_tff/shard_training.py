@@ -7,7 +7,7 @@ the computation to be compiled with XLA.
 """
 
 import collections
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -41,6 +41,12 @@ def layout_of(examples: shards.Examples) -> Layout:
   )
 
 
+def resident(train: Sequence[shards.Examples]) -> dict[str, tf.Tensor]:
+  """Returns the examples of all clients, to be kept by TensorFlow."""
+  fields = shards.concatenated(train)
+  return {name: tf.convert_to_tensor(field) for name, field in fields.items()}
+
+
 def examples_type(layout: Layout) -> collections.OrderedDict:
   """Returns the types of the fields of any number of examples."""
   return collections.OrderedDict(
@@ -53,9 +59,12 @@ def gather(
   examples: Any, rows: tf.Tensor
 ) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
   """Returns the fields of some rows, and 1 for each row that there is."""
-  places = tf.maximum(rows, 0)
+  is_row = rows >= 0
+  # The first one fills up, which is of the same client: were it another's, and
+  # not finite, it would spoil this one's gradient, for 0 times NaN is NaN.
+  places = tf.maximum(tf.where(is_row, rows, rows[0]), 0)
   fields = {name: tf.gather(examples[name], places) for name in examples}
-  return fields, tf.cast(rows >= 0, tf.float32)
+  return fields, tf.cast(is_row, tf.float32)
 
 
 def fold_clients(
@@ -232,7 +241,9 @@ def build(
   """Local training on shards.
 
   Args:
-    model: A `FunctionalModel` whose loss is a mean weighted by `sample_weight`.
+    model: A `FunctionalModel` whose loss is a mean weighted by `sample_weight`,
+      as `models.functional.build` makes it; `check_loss_is_weighted_mean`
+      tells of others.
     client_optimizer: The optimizer of local training.
     num_clients: N.
     layout: The layout of the examples, with fields x and y.
@@ -242,7 +253,6 @@ def build(
   Returns:
     A `LocalTraining` whose participants are `shards.Shard`s.
   """
-  check_loss_is_weighted_mean(model, layout)
   initial_weights = local_training.initial_weights_of(model)
   weights_type = initial_weights.type_signature.result
 

@@ -181,6 +181,7 @@ class ClientShards:
     num_shards: int = 1,
     seed: int = 0,
     augment: Optional[Callable[[Any, np.random.Generator], Any]] = None,
+    is_shuffled: bool = True,
     filled_up_to: Optional[Capacity] = None,
   ):
     """Prepares to make shards.
@@ -194,6 +195,7 @@ class ClientShards:
       num_shards: How many shards a cohort has.
       seed: Decides the order and the augmentation.
       augment: Maps (examples, generator) to those of one epoch.
+      is_shuffled: Whether the order is drawn; else it is as given.
       filled_up_to: The size of all shards; None for what each needs.
     """
     self._train = train
@@ -203,6 +205,7 @@ class ClientShards:
     self._num_shards = num_shards
     self._seed = seed
     self._augment = augment
+    self._is_shuffled = is_shuffled
     self._filled_up_to = filled_up_to
     self.num_examples = np.array([len(part['y']) for part in train])
     # Numbers of Python, because those of NumPy are slow one by one.
@@ -218,6 +221,8 @@ class ClientShards:
     return self._augmented(0, 1, 0)
 
   def _order(self, client: int, round_num: int, epoch: int) -> np.ndarray:
+    if not self._is_shuffled:
+      return np.arange(self._sizes[client])
     rng = randomness.generator(
       self._seed, f'shuffling in epoch {epoch}', round_num, client
     )

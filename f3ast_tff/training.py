@@ -7,6 +7,7 @@ run's folder.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 import contextlib
 import dataclasses
+import gc
 import pathlib
 import time
 from typing import Any, NamedTuple, Optional
@@ -126,6 +127,10 @@ def run(
   )
   files = _Files(folder, _origin(config, task.dataset))
   server = server_lib.Server(engine)
+  # What has been imported and traced stays. To look through it for garbage
+  # takes a second each time, so that programs turn that off until here.
+  gc.freeze()
+  gc.enable()
   started = time.perf_counter()
   start, progress = _restore(files, server)
   progress = _train(

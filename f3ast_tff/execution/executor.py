@@ -100,16 +100,14 @@ class Executor:
     ]
 
   def _build_add(self, form: tff.backends.mapreduce.MapReduceForm) -> _Add:
-    work, accumulate, zero = map(
-      functions.read, (form.work, form.accumulate, form.zero)
-    )
+    work, accumulate = map(functions.read, (form.work, form.accumulate))
     specs = values.specs(form.work.type_signature.parameter)
 
     def add(*arguments: tf.Tensor) -> functions.Leaves:
       for_work, partial = arguments[: len(specs)], arguments[len(specs) :]
-      return accumulate(*(partial or zero()), *work(*for_work))
+      return accumulate(*(partial or self._zero), *work(*for_work))
 
-    graphs = (zero, work, accumulate)
+    graphs = (work, accumulate)
     first = functions.function(add, specs, graphs)
     traced: list[_Function] = []
 
@@ -144,7 +142,8 @@ class Executor:
     return functions.function(finish, specs, (merge, report, update, prepare))
 
   def state(self, leaves: functions.Leaves) -> State:
-    """Returns the state that is made of some tensors."""
+    """Returns the state that is made of some tensors, or arrays for them."""
+    leaves = [tf.convert_to_tensor(leaf) for leaf in leaves]
     return State(leaves, self._prepare(*leaves))
 
   def load(self, clients: Sequence[Any]) -> list[functions.Leaves]:
@@ -199,6 +198,8 @@ class Executor:
       is_running.wait()
 
     def result() -> tuple[State, functions.Leaves]:
+      # All, even if one fails: the next round needs the variables of each.
+      futures.wait(running)
       partials = [leaf for one in running for leaf in one.result()]
       after = self._finish(*state.leaves, *partials)
       first, end = (

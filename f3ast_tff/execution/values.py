@@ -44,8 +44,10 @@ def flatten(value: Any, type_: tff.types.Type) -> list[Any]:
 
 def _dataset(elements: Sequence[Any], type_: tff.types.Type) -> tf.data.Dataset:
   """Returns a dataset of the elements of a list."""
+  # In the containers of the type; a dict may have its keys in another order.
+  filled = [_filled(type_, iter(flatten(e, type_))) for e in elements]
   return tf.data.Dataset.from_generator(
-    lambda: iter(elements), output_signature=_filled(type_, iter(specs(type_)))
+    lambda: iter(filled), output_signature=_filled(type_, iter(specs(type_)))
   )
 
 
