@@ -17,6 +17,10 @@ def test_what_the_readme_points_at_is_there():
     assert (_ROOT / path).exists(), path
 
 
+def test_the_readme_is_short():
+  assert len(_README.read_text().splitlines()) <= 120
+
+
 def test_the_example_is_that_of_the_page_about_the_library():
   # Where it is run: see api_test.
   (block,) = re.findall(r'```python\n(.*?)```', _README.read_text(), re.DOTALL)
