@@ -133,7 +133,7 @@ def test_bad_parameters_are_named(make, message):
 
 
 def test_core_does_not_import_tensorflow():
-  modules = 'availability communication rates selection packing config'
+  modules = 'availability communication rates selection shards config'
   program = (
     'import sys\n'
     + ''.join(f'import f3ast_tff.{name}\n' for name in modules.split())

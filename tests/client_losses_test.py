@@ -1,5 +1,6 @@
-"""Tests of `client_losses` on the real TFF runtime."""
+"""Tests of `client_losses`."""
 
+import dataclasses
 import sys
 
 import numpy as np
@@ -10,17 +11,19 @@ import tensorflow_federated as tff
 from f3ast_tff import client_losses
 from f3ast_tff import client_optimizers
 from f3ast_tff import local_training
-from f3ast_tff import packing
+from f3ast_tff import selection
+from f3ast_tff import shard_training
+from f3ast_tff import shards
 from f3ast_tff.datasets import synthetic
 from f3ast_tff.models import character_lstm
 from f3ast_tff.models import softmax
 
 _DATA = synthetic.load(num_clients=4, seed=1)
 _EXAMPLES = [{f: e[f][:70] for f in e} for e in _DATA.train]  # 45 to 70 each.
-_LAYOUT = packing.layout_of(_EXAMPLES[0])
+_LAYOUT = shard_training.layout_of(_EXAMPLES[0])
 _BATCH = 20
 
-pytestmark = pytest.mark.usefixtures('tff_worker')
+pytestmark = pytest.mark.usefixtures('in_process')
 
 
 def _weights():
@@ -37,26 +40,38 @@ def _mean_loss(weights, examples):
   return -log_p[np.arange(len(log_p)), examples['y']].mean()
 
 
-def _member(index, examples=None):
-  examples = _EXAMPLES[index] if examples is None else examples
-  rows = packing.to_rows(packing.layout_of(examples), examples)
-  return packing.Member(rows, index, 0.0)
+def _asked(*clients, train=_EXAMPLES, num_shards=1, **arguments):
+  make = shards.AskedShards(
+    train,
+    shards.concatenated(train),
+    batch_size=client_losses.BATCH_SIZE,
+    num_shards=num_shards,
+    **arguments,
+  )
+  return make(np.array(clients, int))
 
 
-def _packed(*members, batch_size=1):
-  return packing.pack(members, _LAYOUT, batch_size)
+def _replaced(index, examples):
+  return [*_EXAMPLES[:index], examples, *_EXAMPLES[index + 1 :]]
+
+
+def _softmax(xla):
+  return dataclasses.replace(softmax.build(), xla=xla)
 
 
 def _model_weights(weights):
   return tff.learning.models.ModelWeights(tuple(weights), ())
 
 
-def test_losses_of_packed_clients_by_hand():
-  losses_of = client_losses.on_packed(softmax.build(), 4, _LAYOUT)
-  # The two of the last array have 90 examples or more, in batches of 64: one
-  # batch holds examples of both.
-  arrays = [_packed(_member(3)), _packed(), _packed(_member(2), _member(1))]
-  got = losses_of(_model_weights(_weights()), arrays)
+@pytest.mark.parametrize('xla', [False, True])
+@pytest.mark.parametrize('num_shards, filled_up_to', [(1, None), (2, 3)])
+def test_losses_of_clients_in_shards_by_hand(xla, num_shards, filled_up_to):
+  losses_of = client_losses.on_shards(_softmax(xla), 4, _LAYOUT)
+  # They have 45 to 70 examples, in batches of 64: batches hold those of two.
+  asked = _asked(
+    1, 2, 3, num_shards=num_shards, filled_up_to=filled_up_to
+  )
+  got = losses_of(_model_weights(_weights()), asked)
   expected = [_mean_loss(_weights(), _EXAMPLES[k]) for k in (1, 2, 3)]
   np.testing.assert_allclose(got[1:], expected, rtol=1e-5)
   assert got[0] == 0
@@ -71,12 +86,14 @@ def test_sequences_of_all_lengths_go_through_the_model_in_order_of_length():
   examples = [
     {'x': part[:, :-1], 'y': part[:, 1:]} for part in (rows[:30], rows[30:])
   ]
-  layout = packing.layout_of(examples[0])
-  members = [_member(k, examples[k]) for k in (0, 1)]
-  losses_of = client_losses.on_packed(model, 2, layout)
+  losses_of = client_losses.on_shards(
+    model, 2, shard_training.layout_of(examples[0])
+  )
   weights = model.functional.initial_weights
-  array = packing.pack(members, layout, 1)
-  got = losses_of(_model_weights(weights[0]), [array])
+  asked = _asked(
+    0, 1, train=examples, lengths=model.length(rows[:, :-1]).numpy()
+  )
+  got = losses_of(_model_weights(weights[0]), asked)
 
   def mean_loss(x, y):
     # One client at a time, in the pass for training, which leaves nothing out.
@@ -86,11 +103,12 @@ def test_sequences_of_all_lengths_go_through_the_model_in_order_of_length():
   np.testing.assert_allclose(got, [mean_loss(**e) for e in examples], rtol=1e-5)
 
 
-def test_a_loss_that_is_not_finite_stays_with_its_client():
-  losses_of = client_losses.on_packed(softmax.build(), 4, _LAYOUT)
+@pytest.mark.parametrize('xla', [False, True])
+def test_a_loss_that_is_not_finite_stays_with_its_client(xla):
+  losses_of = client_losses.on_shards(_softmax(xla), 4, _LAYOUT)
   bad = {**_EXAMPLES[2], 'x': np.full_like(_EXAMPLES[2]['x'], np.nan)}
-  array = _packed(_member(2, bad), _member(0))
-  got = losses_of(_model_weights(_weights()), [array])
+  asked = _asked(0, 2, train=_replaced(2, bad))
+  got = losses_of(_model_weights(_weights()), asked)
   assert np.isnan(got[2])
   np.testing.assert_allclose(
     got[0], _mean_loss(_weights(), _EXAMPLES[0]), rtol=1e-5
@@ -98,13 +116,15 @@ def test_a_loss_that_is_not_finite_stays_with_its_client():
 
 
 def test_an_empty_client_has_loss_0():
-  losses_of = client_losses.on_packed(softmax.build(), 4, _LAYOUT)
+  losses_of = client_losses.on_shards(softmax.build(), 4, _LAYOUT)
   nothing = {name: array[:0] for name, array in _EXAMPLES[0].items()}
-  got = losses_of(_model_weights(_weights()), [_packed(_member(0, nothing))])
+  asked = _asked(0, train=_replaced(0, nothing), filled_up_to=2)
+  got = losses_of(_model_weights(_weights()), asked)
   np.testing.assert_array_equal(got, np.zeros(4))
 
 
-def test_losses_during_training_by_hand():
+@pytest.mark.parametrize('xla', [False, True])
+def test_losses_during_training_by_hand(xla):
   # Batches of 20 of 45 examples; each loss is before its step, and the mean
   # weighs the last batch by its 5 examples.
   rate = 0.1
@@ -126,15 +146,21 @@ def test_losses_during_training_by_hand():
       w - rate * g / norm for w, g in zip((kernel, bias), gradients)
     )
   losses_of = client_losses.during_training(
-    softmax.build().functional,
+    _softmax(xla),
     client_optimizers.clipped(tff.learning.optimizers.build_sgdm(rate), 1.0),
     4,
     _LAYOUT,
     _BATCH,
   )
-  array = _packed(_member(0, examples), batch_size=_BATCH)
-  got = losses_of(_model_weights(_weights()), [array])
+  train = _replaced(0, examples)
+  make = shards.ClientShards(
+    train, shards.concatenated(train), batch_size=_BATCH, is_shuffled=False
+  )
+  cohort = selection.Cohort(np.array([0, 3]), np.zeros(2))
+  got = losses_of(_model_weights(_weights()), make(cohort, 1))
   np.testing.assert_allclose(got[0], total / 45, rtol=1e-5)
+  assert got[3] > 0
+  np.testing.assert_array_equal(got[1:3], [0, 0])
 
 
 def _keras_model():

@@ -18,10 +18,19 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile('patient')
 
 
-@pytest.fixture(scope='session')
-def tff_worker():
-  """One TFF worker for all tests of a process that need one."""
-  from f3ast_tff import runtime
+@pytest.fixture
+def in_process():
+  """Has TFF compute in this process."""
+  from f3ast_tff import execution
 
-  with runtime.worker() as process:
-    yield process
+  with execution.in_process(2):
+    yield
+
+
+@pytest.fixture
+def tff_worker():
+  """Has TFF compute in its own worker, as a witness."""
+  from tests import native
+
+  with native.worker():
+    yield

@@ -1,5 +1,9 @@
-"""Tests of `engine`: cores and arrays of a run."""
+"""Tests of `engine`: cores and shards of a run."""
 
+import dataclasses
+import os
+import re
+import subprocess
 import sys
 
 import numpy as np
@@ -8,6 +12,7 @@ import pytest
 from f3ast_tff import config as config_lib
 from f3ast_tff import engine
 from f3ast_tff import selection
+from f3ast_tff import shards
 from f3ast_tff.datasets import synthetic
 from f3ast_tff.models import softmax
 
@@ -24,25 +29,112 @@ def _config(**changes):
   return config_lib.Config(**changes).resolve(_STEP_SIZES)
 
 
-def _num_clients(array):
-  return int(np.frombuffer(array[0, :4].tobytes(), '<i4')[0])
+def _build(xla=True, **changes):
+  model = dataclasses.replace(_MODEL, xla=xla)
+  return engine.build(_config(**changes), engine.Task(_DATA, model))
+
+
+def _cohort(*clients):
+  return selection.Cohort(np.array(clients, int), np.ones(len(clients)))
 
 
 def test_cores_are_shared_among_the_clients_that_train_at_a_time():
   cores = config_lib.num_cores()
   assert _config(parallel_clients=0).parallel_clients == cores
-  assert engine.threads(_config(parallel_clients=1)) == cores
-  assert engine.threads(_config(parallel_clients=2 * cores)) == 1
+  assert _config(parallel_clients=1).threads_per_client == cores
+  assert _config(parallel_clients=2 * cores).threads_per_client == 1
 
 
-def test_arrays_are_as_many_as_clients_train_at_a_time():
-  built = engine.build(
-    _config(parallel_clients=3, avail='always'), engine.Task(_DATA, _MODEL)
+@pytest.mark.parametrize('xla', [False, True])
+def test_shards_are_as_many_as_clients_train_at_a_time(xla):
+  built = _build(
+    xla, parallel_clients=3, avail='always', clients_per_round='8'
   )
-  cohort = selection.Cohort(np.arange(8), np.full(8, 1 / 8))
-  arrays = built.packer(cohort, 1)
-  assert len(arrays) == 3
-  assert sum(map(_num_clients, arrays)) == 8
+  made = built.shards(_cohort(*range(8)), 1)
+  assert len(made) == 3
+  clients = np.concatenate([shard.clients[:, 0] for shard in made])
+  assert sorted(clients[clients != shards.NOBODY]) == list(range(8))
+
+
+def test_with_xla_all_cohorts_have_one_shape_and_else_what_they_need():
+  def shapes(built):
+    return {
+      tuple(np.shape(leaf) for leaf in shard[1:])
+      for clients in ((), (0,), (1, 5), (2, 3, 4), (0, 6, 7))
+      for shard in built.shards(_cohort(*clients), 1)
+    }
+
+  # The three with the most examples, were they all in one shard.
+  batches = sorted(-(-_DATA.num_examples // 20))[-3:]
+  assert shapes(_build()) == {((3, 3), (3,), (sum(batches), 20))}
+  assert len(shapes(_build(xla=False))) > 3
+
+
+@pytest.mark.parametrize('protocol', ['paper', 'losses_of_training'])
+@pytest.mark.parametrize('xla', [False, True])
+def test_candidates_fit_in_whoever_they_are(protocol, xla):
+  built = _build(
+    xla, algorithm='power_of_choice', protocol=protocol, num_candidates=5
+  )
+  assert built.ask is not None
+  largest = np.argsort(_DATA.num_examples)[-5:]
+  shapes = set()
+  for clients in (largest, np.array([0]), np.arange(5)):
+    made = built.shards_asked(clients, 1)
+    assert len(made) == 2
+    shapes |= {shard.batches.shape for shard in made}
+    rows = sum((shard.batches != shards.NO_ROW).sum() for shard in made)
+    assert rows == _DATA.num_examples[clients].sum()
+  assert (len(shapes) == 1) == xla
+
+
+def test_who_is_asked_would_train_on_the_same_batches():
+  built = _build(algorithm='power_of_choice', protocol='losses_of_training')
+  asked = built.shards_asked(np.array([2, 4]), 3)
+  trained = built.shards(_cohort(2, 4), 3)
+  for one, other in zip(asked, trained):
+    np.testing.assert_array_equal(one.clients, other.clients)
+    np.testing.assert_array_equal(one.batches, other.batches)
+
+
+def test_a_policy_that_needs_no_losses_has_nobody_asked():
+  built = _build()
+  assert built.ask is None and built.shards_asked is None
+
+
+# Counts what XLA compiles: it leaves a file for each module.
+_PLAY = """
+import sys
+from tests import engine_test
+from f3ast_tff import server as server_lib
+
+built = engine_test._build(clients_per_round='uniform:1,5', avail='always')
+if sys.argv[1] == 'as needed':
+  built.shards._filled_up_to = None
+server = server_lib.Server(built)
+sizes = {server.play(t).cohort.clients.size for t in range(1, 9)}
+assert len(sizes) > 2, sizes
+"""
+
+
+@pytest.mark.parametrize('size', ['one', 'as needed'])
+def test_xla_compiles_the_work_of_clients_once_for_all_cohorts(size, tmp_path):
+  flags = f'--xla_dump_to={tmp_path} --xla_dump_hlo_as_text'
+  subprocess.run(
+    [sys.executable, '-c', _PLAY, size],
+    env={**os.environ, 'XLA_FLAGS': flags},
+    check=True,
+    timeout=300,
+  )
+  compiled = [
+    path.name
+    for path in tmp_path.iterdir()
+    if re.search(r'contribute_all.*before_optimizations', path.name)
+  ]
+  if size == 'one':
+    assert len(compiled) == 1, compiled
+  else:  # Or this would show nothing.
+    assert len(compiled) > 4, compiled
 
 
 if __name__ == '__main__':

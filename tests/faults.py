@@ -1,15 +1,12 @@
 """Kills runs at random instants, resumes them, and compares what they leave.
 
   python -m tests.faults --trials=50
-  python -m tests.faults --soak
 
 A run that nobody disturbs is the reference. In each trial the same run is
-killed with SIGKILL, once or more: the driver at a random instant, the driver
-inside of one of its writes, or the worker. It is resumed until it has finished,
-and then all of its result files must equal those of the reference, bit for bit.
-The exit code is 1 if one does not.
-
-The soak is one long run whose worker is killed every 200 rounds on average.
+killed with SIGKILL, once or more: at a random instant, or inside of one of its
+writes. It is resumed until it has finished, and then all of its result files
+must equal those of the reference, bit for bit. The exit code is 1 if one does
+not.
 
 Drivers are forks of this process, which has imported TensorFlow already: that
 is most of what a start takes. They are the real programs otherwise.
@@ -34,7 +31,6 @@ os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
 
 from absl import app
 from absl import flags
-import psutil
 import tqdm
 
 from f3ast_tff import checkpoint
@@ -48,20 +44,17 @@ from tests import kill_inside
 
 # Names that the experiments, whose flags are defined in the forks, do not have.
 _TRIALS = flags.DEFINE_integer('trials', 50, 'How many.', lower_bound=1)
-_SOAK = flags.DEFINE_bool('soak', False, 'One long run instead of trials.')
 _NUM_ROUNDS = flags.DEFINE_integer(
-  'num_rounds', None, 'Rounds of a run; by default 40, and 3000 for the soak.'
+  'num_rounds', 40, 'Rounds of a run.', lower_bound=1
 )
 _CHANCE = flags.DEFINE_integer('chance', 0, 'Decides when to kill.')
 _KEEP = flags.DEFINE_string(
   'keep', None, 'A new folder for all runs; by default they are thrown away.'
 )
 
-KINDS = ('driver', 'write', 'worker')
+KINDS = ('driver', 'write')
 _EXACT_FILES = ('metrics.csv', 'rounds.csv', 'clients.csv', 'model.npz')
-_MEAN_GAP = 200  # Rounds between two kills of the soak.
-# Seconds that one run may take before a trial has failed.
-_PATIENCE, _SOAK_PATIENCE = 900, 14400
+_PATIENCE = 900  # Seconds that one run may take before a trial has failed.
 
 
 class Run(NamedTuple):
@@ -129,14 +122,13 @@ class Driver:
     run: Run,
     fatal: Optional[int] = None,
     chance: Optional[random.Random] = None,
-    patience: float = _PATIENCE,
   ):
     run.epitaph.unlink(missing_ok=True)
     self._pid = os.fork()
     if self._pid == 0:
       _drive(run, fatal, chance or random.Random(0))
     self._code: Optional[int] = None
-    self._deadline = time.monotonic() + patience
+    self._deadline = time.monotonic() + _PATIENCE
 
   def poll(self) -> Optional[int]:
     """Returns the exit code, None as long as it runs."""
@@ -156,16 +148,6 @@ class Driver:
   def kill(self) -> None:
     with contextlib.suppress(ProcessLookupError):
       os.kill(self._pid, signal.SIGKILL)
-
-  def kill_worker(self) -> bool:
-    """Kills the worker; returns whether there was one."""
-    killed = False
-    with contextlib.suppress(psutil.Error):
-      for child in psutil.Process(self._pid).children():
-        if child.name() == 'worker_binary':
-          child.kill()
-          killed = True
-    return killed
 
 
 def _wait_until(driver: Driver, is_so: Callable[[], bool]) -> None:
@@ -249,37 +231,31 @@ def trial(
     if kind == 'driver' and kills_left:
       _wait_for_random_instant(driver, run, num_rounds, chance)
       driver.kill()
-    while kind == 'worker' and kills_left and driver.poll() is None:
-      _wait_for_random_instant(driver, run, num_rounds, chance)
-      if driver.kill_worker():
-        kills_left -= 1
-        kills.append('worker')
     code = driver.wait()
     if code == 0:
       return Outcome(kills, num_runs, difference(run.folder, reference))
-    if code == -signal.SIGKILL and kind != 'worker':
+    if code == -signal.SIGKILL:
       kills_left -= 1
       where = run.epitaph.read_text() if run.epitaph.exists() else 'driver'
       kills.append(where)
-    # A worker that died as it started is not started again; the user resumes.
-    elif kind != 'worker' or num_runs > 5:
+    else:
       last = run.log.read_text().strip().rpartition('\n')[2]
       return Outcome(kills, num_runs, f'exit code {code}: {last}')
 
 
-def _flags(num_rounds: int, every: int) -> tuple[str, ...]:
+def _flags(num_rounds: int) -> tuple[str, ...]:
   return (
     '--num_clients=20',
     f'--rounds={num_rounds}',
-    f'--eval_every={every + 1}',
-    f'--checkpoint_every={every}',
+    '--eval_every=6',
+    '--checkpoint_every=5',
     '--algorithm=f3ast_adam',
   )
 
 
 def _reference(folder: pathlib.Path, options: tuple[str, ...]) -> Run:
   run = Run(folder / 'reference', options)
-  if Driver(run, patience=_SOAK_PATIENCE).wait() != 0:
+  if Driver(run).wait() != 0:
     sys.exit(f'error: the reference failed: {run.log.read_text()}')
   return run
 
@@ -291,7 +267,7 @@ def _place(name: str) -> str:
 
 def run_trials(folder: pathlib.Path, num_rounds: int) -> int:
   """Runs all trials and prints how they went; returns how many failed."""
-  options = _flags(num_rounds, 5)
+  options = _flags(num_rounds)
   reference_run = _reference(folder, options)
   num_writes = int(reference_run.epitaph.read_text())
   reference = contents(reference_run.folder)
@@ -324,45 +300,13 @@ def run_trials(folder: pathlib.Path, num_rounds: int) -> int:
   return len(everything) - num_equal
 
 
-def soak(folder: pathlib.Path, num_rounds: int) -> int:
-  """Runs long with a worker that is often killed; returns 1 if that fails."""
-  options = _flags(num_rounds, 20)
-  reference = contents(_reference(folder, options).folder)
-  chance = random.Random(_CHANCE.value)
-  run = Run(folder / 'soak', options)
-  driver = Driver(run, patience=_SOAK_PATIENCE)
-  kills: list[int] = []
-  target, most = chance.expovariate(1 / _MEAN_GAP), 0
-  with tqdm.tqdm(total=num_rounds, unit='round', disable=None) as bar:
-    while driver.poll() is None:
-      now = max(most, run.rounds)
-      bar.update(now - most)
-      most = now
-      if most >= target and driver.kill_worker():
-        kills.append(most)
-        target = most + chance.expovariate(1 / _MEAN_GAP)
-      time.sleep(0.005)
-  problem = f'exit code {driver.wait()}: {run.log.read_text()[-500:]}'
-  if driver.wait() == 0:
-    problem = difference(run.folder, reference)
-  print(
-    f'{num_rounds} rounds, {len(kills)} kills of the worker, after rounds '
-    f'{", ".join(map(str, kills))}'
-  )
-  print(problem or 'all files equal those of a run that was left alone')
-  return int(bool(problem))
-
-
 def main(argv: Sequence[str]) -> None:
-  """Runs trials or the soak."""
+  """Runs the trials."""
   del argv
   with tempfile.TemporaryDirectory() as scratch:
     folder = pathlib.Path(_KEEP.value or scratch)
     folder.mkdir(parents=True, exist_ok=True)
-    if _SOAK.value:
-      failures = soak(folder, _NUM_ROUNDS.value or 3000)
-    else:
-      failures = run_trials(folder, _NUM_ROUNDS.value or 40)
+    failures = run_trials(folder, _NUM_ROUNDS.value)
   sys.exit(1 if failures else 0)
 
 

@@ -7,9 +7,9 @@ import pytest
 
 
 def test_runs_that_are_killed_and_resumed_leave_the_same_files():
-  # One driver at some instant and one inside of a write; `training_test` has
-  # the worker. By this chance both die in mid-run, with rounds to play again:
-  # the first after round 12 of 24, two after its checkpoint.
+  # One at some instant and one inside of a write. By this chance both die in
+  # mid-run, with rounds to play again: the first after round 12 of 24, two
+  # after its checkpoint.
   flags = '--trials=2', '--num_rounds=24', '--chance=44'
   done = subprocess.run(
     [sys.executable, '-m', 'tests.faults', *flags],

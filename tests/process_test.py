@@ -1,4 +1,4 @@
-"""Tests of `process` and `local_training` on the real TFF runtime."""
+"""Tests of `process`, `local_training` and `shard_training`."""
 
 import sys
 
@@ -6,20 +6,15 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
-from tensorflow_federated.python.core.backends.native import (
-  mergeable_comp_compiler,
-)
-from tensorflow_federated.python.core.impl.execution_contexts import (
-  mergeable_comp_execution_context,
-)
 from tensorflow_federated.python.learning.templates import proximal_client_work
 
 from f3ast_tff import client_optimizers
 from f3ast_tff import local_training
-from f3ast_tff import packed_training
-from f3ast_tff import packing
 from f3ast_tff import process as process_lib
 from f3ast_tff import rates
+from f3ast_tff import selection
+from f3ast_tff import shard_training
+from f3ast_tff import shards
 from f3ast_tff.datasets import synthetic
 from f3ast_tff.models import softmax
 
@@ -29,9 +24,9 @@ _DATA = synthetic.load(num_clients=4, seed=1)
 _EXAMPLES = [{f: e[f][:70] for f in e} for e in _DATA.train]  # 45 to 70 each.
 _SIZES = np.array([len(e['y']) for e in _EXAMPLES])
 _P = _SIZES / _SIZES.sum()
-_LAYOUT = packing.layout_of(_EXAMPLES[0])
+_LAYOUT = shard_training.layout_of(_EXAMPLES[0])
 
-pytestmark = pytest.mark.usefixtures('tff_worker')
+pytestmark = pytest.mark.usefixtures('in_process')
 
 
 def _dataset(examples):
@@ -39,13 +34,23 @@ def _dataset(examples):
   return tf.data.Dataset.from_tensor_slices(elements).batch(_BATCH)
 
 
-def _member(index, weight, examples=None):
-  examples = _EXAMPLES[index] if examples is None else examples
-  return packing.Member(packing.to_rows(_LAYOUT, examples), index, weight)
+def _shard(*members):
+  """Returns the shard of some (client, weight, its examples)."""
+  train = list(_EXAMPLES)
+  for index, _, examples in members:
+    train[index] = _EXAMPLES[index] if examples is None else examples
+  make = shards.ClientShards(
+    train, shards.concatenated(train), batch_size=_BATCH, is_shuffled=False
+  )
+  cohort = selection.Cohort(
+    np.array([index for index, _, _ in members], int),
+    np.array([weight for _, weight, _ in members]),
+  )
+  return make(cohort, 1)[0]
 
 
-def _packed(index, weight, examples=None):
-  return packing.pack([_member(index, weight, examples)], _LAYOUT, _BATCH)
+def _alone(index, weight, examples=None):
+  return _shard((index, weight, examples))
 
 
 def _participant(index, weight, examples=None):
@@ -55,17 +60,19 @@ def _participant(index, weight, examples=None):
   )
 
 
-def _build(path, r0=None, **arguments):
+def _build(path, r0=None, client_optimizer=None, **arguments):
   """Returns a process and how to make its participants."""
   r0 = np.ones(4) if r0 is None else r0
-  model = softmax.build().functional
-  arguments.setdefault('client_optimizer', _SGD(0.1))
-  if path == 'packed':
-    process = process_lib.build_packed_f3ast(
-      model, _P, r0, _LAYOUT, _BATCH, **arguments
+  model, optimizer = softmax.build().functional, client_optimizer or _SGD(0.1)
+  if path == 'datasets':
+    process = process_lib.build_f3ast(
+      model, _P, r0, client_optimizer=optimizer, **arguments
     )
-    return process, _packed
-  return process_lib.build_f3ast(model, _P, r0, **arguments), _participant
+    return process, _participant
+  training = shard_training.build(
+    model, optimizer, 4, _LAYOUT, _BATCH, xla=path == 'xla'
+  )
+  return process_lib.compose(training, _P, r0, **arguments), _alone
 
 
 def _local_sgd(weights, examples, learning_rate, proximal=0.0, clip=np.inf):
@@ -100,7 +107,7 @@ def _stock_fed_avg(rounds):
   return process.get_model_weights(state).trainable
 
 
-@pytest.mark.parametrize('path', ['packed', 'datasets'])
+@pytest.mark.parametrize('path', ['shards', 'xla', 'datasets'])
 def test_full_participation_equals_stock_fed_avg(path):
   process, bring = _build(path)
   state = process.initialize()
@@ -113,7 +120,7 @@ def test_full_participation_equals_stock_fed_avg(path):
   np.testing.assert_array_equal(state.rates, np.ones(4))
 
 
-@pytest.mark.parametrize('path', ['packed', 'datasets'])
+@pytest.mark.parametrize('path', ['shards', 'datasets'])
 @pytest.mark.parametrize(
   'wrap, by_hand',
   [
@@ -155,19 +162,13 @@ def test_client_work_of_tff_with_f3ast_weights():
     np.testing.assert_allclose(got, 0.7 * v, atol=1e-4)
 
 
-def test_clients_in_one_array_equal_clients_in_arrays_of_their_own():
-  process, bring = _build('packed')
+def test_clients_in_one_shard_equal_clients_in_shards_of_their_own():
+  process, bring = _build('shards')
   state = process.initialize()
   cohort = [(2, 1.7), (0, 0.6), (3, 0.2)]
   apart = process.next(state, [bring(k, w) for k, w in cohort])
-  members = [_member(k, w) for k, w in cohort]
-  together = process.next(
-    state,
-    [
-      packing.pack(members[:2], _LAYOUT, _BATCH),
-      packing.pack(members[2:], _LAYOUT, _BATCH),
-    ],
-  )
+  members = [(k, w, None) for k, w in cohort]
+  together = process.next(state, [_shard(*members[:2]), _shard(*members[2:])])
   for one, other in zip(
     apart.state.global_model_weights.trainable,
     together.state.global_model_weights.trainable,
@@ -182,12 +183,12 @@ def test_clients_in_one_array_equal_clients_in_arrays_of_their_own():
   )
 
 
-def test_a_bad_client_does_not_spoil_others_in_its_array():
-  process, bring = _build('packed')
+@pytest.mark.parametrize('path', ['shards', 'xla'])
+def test_a_bad_client_does_not_spoil_others_in_its_shard(path):
+  process, bring = _build(path)
   state = process.initialize()
   bad = {**_EXAMPLES[1], 'x': np.full_like(_EXAMPLES[1]['x'], np.nan)}
-  members = [_member(1, 0.9, bad), _member(2, 0.5)]
-  both = process.next(state, [packing.pack(members, _LAYOUT, _BATCH)])
+  both = process.next(state, [_shard((1, 0.9, bad), (2, 0.5, None))])
   alone = process.next(state, [bring(2, 0.5)])
   for one, other in zip(
     both.state.global_model_weights.trainable,
@@ -198,8 +199,40 @@ def test_a_bad_client_does_not_spoil_others_in_its_array():
   np.testing.assert_allclose(both.metrics['selection']['sum_of_weights'], 0.5)
 
 
+@pytest.mark.parametrize('path', ['shards', 'xla'])
+def test_a_bad_first_example_spoils_no_batch_that_is_filled_up(path):
+  # Client 0 is not even there. What fills up the last batch of client 2 must
+  # not be of it.
+  process, bring = _build(path)
+  bad = {
+    'x': np.full_like(_EXAMPLES[0]['x'], np.nan),
+    'y': np.full_like(_EXAMPLES[0]['y'], 77),
+  }
+  train = [bad, *_EXAMPLES[1:]]
+  make = shards.ClientShards(
+    train, shards.concatenated(train), batch_size=_BATCH, is_shuffled=False
+  )
+  (shard,) = make(selection.Cohort(np.array([2]), np.array([0.5])), 1)
+  assert (shard.batches[-1] == shards.NO_ROW).any()  # Or this shows nothing.
+  state = process.initialize()
+  beside, alone = (
+    process.next(state, [one]) for one in (shard, bring(2, 0.5))
+  )
+  assert beside.metrics['selection']['left_out'] == 0
+  for one, other in zip(
+    beside.state.global_model_weights.trainable,
+    alone.state.global_model_weights.trainable,
+  ):
+    np.testing.assert_array_equal(one, other)
+
+
 @pytest.mark.parametrize(
-  'path, correlation', [('packed', 'positive'), ('datasets', 'uncorrelated')]
+  'path, correlation',
+  [
+    ('shards', 'positive'),
+    ('xla', 'positive'),
+    ('datasets', 'uncorrelated'),
+  ],
 )
 def test_a_round_by_hand(path, correlation):
   r0 = np.array([0.5, 0.2, 0.1, 0.4])
@@ -227,7 +260,7 @@ def test_a_round_by_hand(path, correlation):
 
 def test_rates_in_the_state_equal_the_numpy_update_bit_for_bit():
   r = np.array([0.5, 0.2, 0.1, 0.4])
-  process, bring = _build('packed', r, beta=0.001)
+  process, bring = _build('shards', r, beta=0.001)
   state = process.initialize()
   for selected in ([0, 1], [3], [1, 2]):
     state = process.next(state, [bring(k, 0.1) for k in selected]).state
@@ -235,15 +268,15 @@ def test_rates_in_the_state_equal_the_numpy_update_bit_for_bit():
     np.testing.assert_array_equal(state.rates, r)
 
 
-@pytest.mark.parametrize('path', ['packed', 'datasets'])
+@pytest.mark.parametrize('path', ['shards', 'datasets'])
 @pytest.mark.parametrize('cohort', ['nobody', 'absent'])
 def test_an_empty_round_keeps_the_model_and_lets_rates_decay(path, cohort):
   if (path, cohort) == ('datasets', 'absent'):
-    pytest.skip('Only packed clients fill places.')
+    pytest.skip('Only shards fill places.')
   adam = tff.learning.optimizers.build_adam(0.1)
   process, bring = _build(path, server_optimizer=adam, beta=0.1)
   before = process.next(process.initialize(), [bring(0, 1.0)]).state
-  nobody = [] if cohort == 'nobody' else [packing.pack([], _LAYOUT, _BATCH)] * 2
+  nobody = [] if cohort == 'nobody' else [_shard(), _shard()]
   output = process.next(before, nobody)
   # Adam's momentum would move the model on; nobody trained, so it stays.
   after = output.state
@@ -256,7 +289,7 @@ def test_an_empty_round_keeps_the_model_and_lets_rates_decay(path, cohort):
   assert output.metrics['selection']['participants'] == 0
 
 
-@pytest.mark.parametrize('path', ['packed', 'datasets'])
+@pytest.mark.parametrize('path', ['shards', 'xla', 'datasets'])
 @pytest.mark.parametrize('poison', [np.nan, np.inf])
 def test_a_client_that_is_not_finite_is_left_out_and_counted(path, poison):
   process, bring = _build(path, beta=0.5)
@@ -276,15 +309,15 @@ def test_a_client_that_is_not_finite_is_left_out_and_counted(path, poison):
   np.testing.assert_allclose(output.state.rates, [1, 1, 0.5, 0.5])
 
 
-def test_packed_train_loss_is_the_mean_over_examples():
-  process, bring = _build('packed', client_optimizer=_SGD(1e-9))
+def test_train_loss_on_shards_is_the_mean_over_examples():
+  process, bring = _build('shards', client_optimizer=_SGD(1e-9))
   output = process.next(process.initialize(), [bring(0, 1.0), bring(1, 1.0)])
   train = output.metrics['client_work']['train']
   assert train['loss'] == pytest.approx(np.log(10), rel=1e-5)  # Zero weights.
   assert train['num_examples'] == _SIZES[0] + _SIZES[1]
 
 
-@pytest.mark.parametrize('path', ['datasets', 'packed'])
+@pytest.mark.parametrize('path', ['datasets', 'shards', 'xla'])
 def test_one_example_and_no_example(path):
   process, bring = _build(path)
   one = {f: _EXAMPLES[0][f][:1] for f in 'xy'}
@@ -336,7 +369,7 @@ def test_keras_model_fn_and_a_clipping_aggregator():
 
 
 def test_set_model_weights():
-  process, _ = _build('packed')
+  process, _ = _build('shards')
   state = process.initialize()
   weights = process.get_model_weights(state)
   ones = tff.learning.models.ModelWeights(
@@ -348,7 +381,7 @@ def test_set_model_weights():
 
 def test_server_adam_by_hand():
   adam = tff.learning.optimizers.build_adam(0.1, epsilon=0.5)
-  process, bring = _build('packed', server_optimizer=adam)
+  process, bring = _build('shards', server_optimizer=adam)
   output = process.next(process.initialize(), [bring(0, 1.0)])
   v = _local_sgd((np.zeros((60, 10)), np.zeros(10)), _EXAMPLES[0], 0.1)
   # The first step of Adam, corrected for bias, is g / (|g| + e), g = -Delta;
@@ -383,7 +416,7 @@ def test_a_loss_that_is_no_weighted_mean_is_refused(loss):
     input_spec=softmax.build().functional.input_spec,
   )
   with pytest.raises(ValueError, match='weighted by sample_weight'):
-    packed_training.build(keras_like, _SGD(0.1), 4, _LAYOUT, _BATCH)
+    shard_training.build(keras_like, _SGD(0.1), 4, _LAYOUT, _BATCH)
 
 
 @pytest.mark.parametrize(
@@ -397,25 +430,30 @@ def test_a_loss_that_is_no_weighted_mean_is_refused(loss):
 )
 def test_bad_arguments_are_named(changes, message):
   with pytest.raises(ValueError, match=message):
-    _build('packed', **changes)
+    _build('shards', **changes)
 
 
-@pytest.mark.parametrize('path', ['packed', 'datasets'])
+@pytest.mark.parametrize('path', ['shards', 'datasets'])
 def test_there_is_one_layer_of_aggregation(path):
-  # What runs split over several machines; raises where a sum over clients
-  # depends on another one.
+  # Raises where a sum over clients depends on another one.
   process, _ = _build(path)
-  form = mergeable_comp_compiler.compile_to_mergeable_comp_form(process.next)
-  assert isinstance(
-    form, mergeable_comp_execution_context.MergeableCompForm
+  form = tff.backends.mapreduce.get_map_reduce_form_for_computation(
+    process.next
   )
+  assert isinstance(form, tff.backends.mapreduce.MapReduceForm)
 
 
-def test_state_is_named_and_a_packed_client_is_one_array():
-  process, _ = _build('packed')
+def test_state_is_named_and_so_is_a_shard():
+  process, _ = _build('shards')
   state_type, clients_type = process.next.type_signature.parameter
   assert state_type.member.python_container is process_lib.ServerState
-  assert clients_type.member == tff.types.TensorType(np.uint8, [None, 245])
+  assert clients_type.member.python_container is shards.Shard
+  assert clients_type.member.batches == tff.types.TensorType(
+    np.int32, [None, _BATCH]
+  )
+  assert clients_type.member.examples.x == tff.types.TensorType(
+    np.float32, [None, 60]
+  )
 
 
 if __name__ == '__main__':

@@ -137,6 +137,49 @@ def test_power_of_choice_breaks_equal_losses_at_random():
   assert (np.abs(counts - 1000) < 5 * 27).all()
 
 
+def test_losses_that_are_equal_but_for_rounding_are_broken_at_random():
+  # In round 1 a model of zeros has the loss ln 10 everywhere; sums in float32
+  # make it differ in the last digits, by the size of the client, always alike.
+  losses = np.log(10) * (1 + 1e-7 * np.array([3, -2, 0, 4, -4]))
+  everyone, p = np.ones(5, bool), np.full(5, 0.2)
+  counts = np.zeros(5)
+  for seed in range(3000):
+    cohort = selection.power_of_choice(
+      lambda clients: losses[clients], p, everyone, 2, 5, _rng(seed)
+    )
+    counts[cohort.clients] += 1
+  # Each is in with probability 2/5: 1200 times, sd 27.
+  assert (np.abs(counts - 1200) < 5 * 27).all()
+
+
+def test_highest_takes_what_is_above_for_sure_and_draws_among_ties():
+  losses = np.array([1.0, 3.0, 2.0, 2.0 * (1 + 1e-6), 2.0 * (1 + 1e-4), 0.5])
+  # The first three: 1 is above, 4 is above by more than rounding, and one of 2
+  # and 3, which tie, in ascending order.
+  drawn = {
+    tuple(selection.highest(losses, 3, _rng(seed))) for seed in range(50)
+  }
+  assert drawn == {(1, 2, 4), (1, 3, 4)}
+  assert selection.highest(losses, 0, _rng()).size == 0
+  assert selection.highest(losses, 9, _rng()).tolist() == list(range(6))
+  # What is not finite ranks below all, and ties with its like.
+  strange = np.array([np.nan, -1.0, np.inf, -np.inf])
+  assert selection.highest(strange, 1, _rng()).tolist() == [1]
+  drawn = {
+    tuple(selection.highest(strange, 2, _rng(seed))) for seed in range(50)
+  }
+  assert drawn == {(0, 1), (1, 2), (1, 3)}
+
+
+def test_a_policy_says_whether_it_waits_for_the_model():
+  waiting = {
+    name
+    for name, policy in selection.POLICIES.items()
+    if selection.is_waiting_for_model(policy)
+  }
+  assert waiting == {'power_of_choice'}
+
+
 def test_power_of_choice_draws_candidates_by_their_data():
   # Two of three without replacement, p = .6, .3, .1: client 2 is not a
   # candidate with probability .6 * .3/.4 + .3 * .6/.7 = .70714.

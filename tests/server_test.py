@@ -1,10 +1,10 @@
-"""Tests of `server`: rounds whose state stays in the worker."""
+"""Tests of `server`: the rounds of a run."""
 
 import sys
 
-import grpc
 import numpy as np
 import pytest
+import tensorflow as tf
 import tensorflow_federated as tff
 
 from f3ast_tff import client_optimizers
@@ -14,9 +14,10 @@ from f3ast_tff import environment
 from f3ast_tff import process as process_lib
 from f3ast_tff import selection
 from f3ast_tff import server as server_lib
+from f3ast_tff import shard_training
+from f3ast_tff import shards
 from f3ast_tff.datasets import synthetic
 from f3ast_tff.models import softmax
-from tests import fake_grpc
 
 _STEP_SIZES = {
   name: config_lib.LearningRates(0.05, 0.1, 0.001)
@@ -31,13 +32,9 @@ def _config(**changes):
   return config_lib.Config(**changes).resolve(_STEP_SIZES)
 
 
-def _num_clients(array):
-  return int(np.frombuffer(array[0, :4].tobytes(), '<i4')[0])
-
-
-def _server(worker, **changes):
+def _server(**changes):
   built = engine.build(_config(**changes), engine.Task(_DATA, _MODEL))
-  return built, server_lib.Server(built, worker)
+  return built, server_lib.Server(built)
 
 
 _OPTIMIZERS = tff.learning.optimizers
@@ -78,37 +75,40 @@ _SGD = _OPTIMIZERS.build_sgdm
   else '',
 )
 def test_rounds_equal_those_of_the_plain_process(
-  settings, client_optimizer, server_optimizer, tff_worker
+  settings, client_optimizer, server_optimizer, in_process
 ):
-  built, server = _server(tff_worker, **settings)
+  built, server = _server(**settings)
   config = built.config
-  plain = process_lib.build_packed_f3ast(
+  # Not compiled with XLA, one client per shard, one call per round.
+  alone = shards.ClientShards(
+    _DATA.train,
+    shards.concatenated(_DATA.train),
+    batch_size=config.batch_size,
+    seed=config.seed,
+  )
+  training = shard_training.build(
     _MODEL.functional,
+    client_optimizer,
+    8,
+    shard_training.layout_of(_DATA.train[0]),
+    config.batch_size,
+  )
+  plain = process_lib.compose(
+    training,
     built.environment.p,
     built.environment.initial_rates,
-    built.packer.layout,
-    config.batch_size,
-    client_optimizer=client_optimizer,
     server_optimizer=server_optimizer,
   )
   state = plain.initialize()
   for t in range(1, 6):
     played = server.play(t)
-    # One array per client, one call per round, everything sent each time.
-    alone = [
-      built.packer(
-        played.cohort._replace(
-          clients=played.cohort.clients[[i]],
-          weights=played.cohort.weights[[i]],
-        ),
-        t,
-      )
-      for i in range(played.cohort.clients.size)
-    ]
-    arrays = [
-      next(a for a in pair if _num_clients(a) == 1) for pair in alone
-    ]
-    output = plain.next(state, arrays)
+    output = plain.next(
+      state,
+      [
+        alone(selection.Cohort(np.array([k]), np.array([weight])), t)[0]
+        for k, weight in zip(*played.cohort)
+      ],
+    )
     state = output.state
     for path in ('participants', 'sum_of_weights', 'variance_bound'):
       np.testing.assert_allclose(
@@ -131,35 +131,35 @@ def test_rounds_equal_those_of_the_plain_process(
 
 
 @pytest.mark.parametrize('protocol', ['paper', 'losses_of_training'])
-def test_losses_are_of_the_model_or_of_its_training(protocol, tff_worker):
-  built, server = _server(
-    tff_worker, algorithm='power_of_choice', protocol=protocol
-  )
+def test_losses_are_of_the_model_or_of_its_training(protocol):
+  _, server = _server(algorithm='power_of_choice', protocol=protocol)
   losses = server._losses_of(1, np.arange(8))
   if protocol == 'paper':  # Of a model of zeros.
     np.testing.assert_allclose(losses, np.log(10), rtol=1e-5)
-    assert built.pack_asked == built.packer.as_tested
   else:  # Later batches find a model that has learned.
     assert (losses < 0.99 * np.log(10)).all()
-    assert built.pack_asked == built.packer.as_trained
+  # In the order in which they are asked.
+  np.testing.assert_allclose(
+    server._losses_of(1, np.array([5, 2])), losses[[5, 2]], rtol=1e-5
+  )
 
 
 @pytest.mark.parametrize('failing', ['all', 'nobody alone', 'one'])
-def test_a_round_that_cannot_be_computed(failing, tff_worker, monkeypatch):
-  _, server = _server(tff_worker, avail='always')
-  step, steps = server._step, []
+def test_a_round_that_cannot_be_computed(failing, monkeypatch):
+  _, server = _server(avail='always')
+  train, calls = server._train, []
 
-  def fail(arrays):
-    steps.append(arrays)
-    is_alone = 1 < len(steps) <= 4  # After the first try, of all three.
-    first_alone = len(steps) == 2
+  def fail(some_shards, *meanwhile):
+    calls.append(some_shards)
+    is_alone = 1 < len(calls) <= 4  # After the first try, of all three.
+    first_alone = len(calls) == 2
     if failing == 'all' or (
-      first_alone if failing == 'one' and len(steps) > 1 else not is_alone
+      first_alone if failing == 'one' and len(calls) > 1 else not is_alone
     ):
-      raise fake_grpc.Error(grpc.StatusCode.INTERNAL, 'Bad shape.\nFile a')
-    return step(arrays)
+      raise tf.errors.InvalidArgumentError(None, None, 'Bad shape.\nFile a')
+    return train(some_shards, *meanwhile)
 
-  monkeypatch.setattr(server, '_step', fail)
+  monkeypatch.setattr(server, '_train', fail)
   if failing == 'one':  # The round goes on without its examples.
     played = server.play(1)
     assert played.failed == (int(played.cohort.clients[0]),)
@@ -170,15 +170,27 @@ def test_a_round_that_cannot_be_computed(failing, tff_worker, monkeypatch):
     server.play(1)
   # All at once, each of the three alone, and, where that fails for all of
   # them, once more without their examples.
-  assert len(steps) == (5 if failing == 'all' else 4)
+  assert len(calls) == (5 if failing == 'all' else 4)
 
 
-def test_a_state_that_is_put_back_goes_on_to_the_same_rounds(tff_worker):
-  _, server = _server(tff_worker, algorithm='f3ast_adam')
+@pytest.mark.parametrize('algorithm', ['f3ast', 'power_of_choice'])
+def test_the_same_rounds_give_the_same_numbers_to_the_bit(algorithm):
+  states = []
+  for _ in range(2):
+    _, server = _server(algorithm=algorithm, clients_per_round='5')
+    for t in range(1, 5):
+      server.play(t)
+    states.append(tf.nest.flatten(tuple(server.state)))
+  for one, two in zip(*states):
+    np.testing.assert_array_equal(one, two)
+
+
+def test_a_state_that_is_put_back_goes_on_to_the_same_rounds():
+  _, server = _server(algorithm='f3ast_adam')
   server.play(1)
   saved = server.state
   first = server.play(2), server.state
-  _, other = _server(tff_worker, algorithm='f3ast_adam')
+  _, other = _server(algorithm='f3ast_adam')
   other.state = saved
   second = other.play(2), other.state
   np.testing.assert_array_equal(
@@ -193,9 +205,9 @@ def test_a_state_that_is_put_back_goes_on_to_the_same_rounds(tff_worker):
 
 @pytest.mark.parametrize('algorithm', ['f3ast', 'power_of_choice'])
 def test_each_round_is_chosen_once_and_by_the_rates_before_it(
-  algorithm, tff_worker, monkeypatch
+  algorithm, monkeypatch
 ):
-  built, server = _server(tff_worker, algorithm=algorithm, rounds=5)
+  built, server = _server(algorithm=algorithm, rounds=5)
   chosen = []
   select = environment.select
 
@@ -215,18 +227,28 @@ def test_each_round_is_chosen_once_and_by_the_rates_before_it(
 
 
 def test_a_policy_of_ones_own_is_told_the_losses_of_the_newest_model(
-  tff_worker, monkeypatch
+  monkeypatch,
 ):
   monkeypatch.setitem(
     selection.POLICIES, 'my_own', selection.POLICIES['power_of_choice']
   )
   same = {'avail': 'always', 'clients_per_round': '1', 'num_candidates': 8}
-  _, known = _server(tff_worker, selection='power_of_choice', **same)
-  _, own = _server(tff_worker, selection='my_own', **same)
+  _, known = _server(selection='power_of_choice', **same)
+  _, own = _server(selection='my_own', **same)
   for t in range(1, 9):
     np.testing.assert_array_equal(
       own.play(t).cohort.clients, known.play(t).cohort.clients
     )
+
+
+def test_a_policy_that_asks_and_does_not_say_so_is_told_how_to(monkeypatch):
+  known = selection.POLICIES['power_of_choice']
+  monkeypatch.setitem(
+    selection.POLICIES, 'my_own', lambda s, rng: known(s, rng)
+  )
+  _, own = _server(selection='my_own', avail='always')
+  with pytest.raises(ValueError, match='@selection.needs_model'):
+    own.play(1)
 
 
 if __name__ == '__main__':

@@ -116,9 +116,7 @@ class _InProcess(tff.framework.SyncContext):
     type_ = computation.type_signature
     as_round = _as_round(computation)
     executor = executor_lib.Executor(as_round, self._num_threads)
-    has_state = len(type_.parameter) == 2 and not _is_at(
-      type_.parameter, tff.CLIENTS
-    )
+    has_state = not _is_at(type_.parameter, tff.CLIENTS)
     is_round = as_round is computation
 
     def call(arg: Any) -> Any:

@@ -1,11 +1,14 @@
 """Tests of `experiments.grid` with a stub in place of the training."""
 
+import contextlib
 import os
 import pathlib
 import subprocess
 import sys
+import time
 
 import pandas as pd
+import psutil
 import pytest
 
 from experiments import cells as cells_lib
@@ -220,6 +223,34 @@ def test_the_run_starts_the_program_of_its_task(tmp_path, monkeypatch):
   ):
     assert part in first
   assert not any('data_dir' in part for part in second)
+
+
+def test_a_run_ends_with_the_program_that_started_it(tmp_path):
+  launcher = pathlib.Path(grid.__file__).with_name('die_with_parent.py')
+  sleep = [sys.executable, '-S', '-c', 'import time; time.sleep(600)']
+  program = (
+    'import os, subprocess, sys, time\n'
+    f'sleep = {sleep}\n'
+    f'command = [sys.executable, {str(launcher)!r}, str(os.getpid())]\n'
+    'print(subprocess.Popen([*command, *sleep]).pid, flush=True)\n'
+    'time.sleep(600)\n'
+  )
+  parent = subprocess.Popen(
+    [sys.executable, '-S', '-c', program], stdout=subprocess.PIPE, text=True
+  )
+  child = psutil.Process(int(parent.stdout.readline()))
+  deadline = time.monotonic() + 60
+  while 'die_with_parent' in ' '.join(child.cmdline()):  # It has not asked yet.
+    assert time.monotonic() < deadline
+    time.sleep(0.01)
+  assert child.is_running()
+  parent.kill()
+  parent.communicate()
+  # Whoever inherits it may be slow to take note of its end.
+  with contextlib.suppress(psutil.NoSuchProcess):
+    while child.status() != psutil.STATUS_ZOMBIE:
+      assert time.monotonic() < deadline
+      time.sleep(0.01)
 
 
 def test_progress_bar_survives_an_empty_grid(places):

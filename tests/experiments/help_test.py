@@ -43,7 +43,7 @@ def test_help_has_every_flag_once_in_its_group(experiment):
   assert all(len(line) <= 80 for line in lines)
   names = {field.name for field in dataclasses.fields(config_lib.Config)}
   names |= {*_OWN[experiment], 'output_dir', '[no]resume', 'on_divergence'}
-  names |= {'workers', 'worker_deadline'}
+  names |= {'workers'}
   heads = [line for line in lines if line.startswith('  --')]
   entries = _entries(lines)
   assert set(entries) == names and len(heads) == len(names)

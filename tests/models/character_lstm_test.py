@@ -8,8 +8,7 @@ from tensorflow_federated.python.simulation.baselines.shakespeare import (
   char_prediction_models,
 )
 
-from f3ast_tff import packed_training
-from f3ast_tff import packing
+from f3ast_tff import shard_training
 from f3ast_tff.datasets import shakespeare
 from f3ast_tff.models import character_lstm
 
@@ -268,10 +267,10 @@ def test_batches_may_have_an_unknown_size_or_be_compiled(compact, jit_compile):
   assert np.isfinite(of_embedding).all()
 
 
-def test_is_fit_for_packed_clients(model):
+def test_is_fit_for_shards(model):
   x, y = _batch(81)
-  packed_training.check_loss_is_weighted_mean(
-    model.functional, packing.layout_of({'x': x, 'y': y})
+  shard_training.check_loss_is_weighted_mean(
+    model.functional, shard_training.layout_of({'x': x, 'y': y})
   )
 
 

@@ -8,8 +8,7 @@ import pytest
 import tensorflow as tf
 from tensorflow_federated.python.simulation.models import resnet_models
 
-from f3ast_tff import packed_training
-from f3ast_tff import packing
+from f3ast_tff import shard_training
 from f3ast_tff.datasets import cifar100
 from f3ast_tff.models import resnet
 
@@ -223,10 +222,10 @@ def test_sizes_and_costs_are_as_documented(paper, compact):
   assert _convolution_flops(compact, 'compact') == flops
 
 
-def test_the_model_fits_packed_clients(compact):
+def test_the_model_fits_shards(compact):
   x, y = _batch(3)
-  layout = packing.layout_of({'x': x, 'y': y})
-  packed_training.check_loss_is_weighted_mean(compact.functional, layout)
+  layout = shard_training.layout_of({'x': x, 'y': y})
+  shard_training.check_loss_is_weighted_mean(compact.functional, layout)
 
 
 @pytest.mark.slow
