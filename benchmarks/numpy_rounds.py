@@ -22,7 +22,8 @@ def train(
   """Returns softmax regression after one pass over the examples."""
   kernel, bias = kernel.copy(), bias.copy()
   for first in range(0, len(y), batch_size):
-    inputs, labels = x[first : first + batch_size], y[first : first + batch_size]
+    batch = slice(first, first + batch_size)
+    inputs, labels = x[batch], y[batch]
     logits = inputs @ kernel + bias
     logits -= logits.max(axis=1, keepdims=True)
     error = np.exp(logits)

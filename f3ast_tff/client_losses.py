@@ -5,7 +5,6 @@ so that neither sums over clients twice. A participant reports a vector with the
 loss of a client at its own index, and the server sees the sum of the vectors.
 """
 
-import collections
 from collections.abc import Callable
 from typing import Any
 
@@ -22,10 +21,6 @@ from f3ast_tff.models import functional
 # unlike length wait for each other, and hardly be faster.
 BATCH_SIZE = 64
 
-# Maps (weights, what a participant brings) to a vector with the losses of its
-# clients at their indices, 0 elsewhere.
-_Report = Callable[[Any, Any], tf.Tensor]
-
 
 def _at(index: tf.Tensor, loss: tf.Tensor, num_clients: int) -> tf.Tensor:
   """Returns a vector with the loss at the client's index."""
@@ -34,7 +29,7 @@ def _at(index: tf.Tensor, loss: tf.Tensor, num_clients: int) -> tf.Tensor:
 
 
 def _collect(
-  report: _Report,
+  report: Callable[[Any, Any], tf.Tensor],
   weights_type: tff.types.Type,
   participant_type: tff.types.Type,
   finish: Callable[[tf.Tensor], tf.Tensor] = lambda total: total,
@@ -65,100 +60,6 @@ def _collect(
     return tff.federated_map(losses_of, tff.federated_sum(reports))
 
   return losses
-
-
-# A forward pass: maps a batch to its mean loss and its size.
-_Pass = Callable[[Any], tuple[tf.Tensor, tf.Tensor]]
-
-
-def _functional_pass(
-  model: tff.learning.models.FunctionalModel,
-) -> Callable[[Any], _Pass]:
-  """Returns a function from weights to the forward pass with them."""
-
-  def with_weights(weights):
-    pair = (tuple(weights.trainable), tuple(weights.non_trainable))
-
-    def forward_pass(batch):
-      is_mapping = isinstance(batch, collections.abc.Mapping)
-      x, y = (batch['x'], batch['y']) if is_mapping else batch
-      output = model.predict_on_batch(pair, x, training=False)
-      return model.loss(output, y), tf.shape(tf.nest.flatten(y)[0])[0]
-
-    return forward_pass
-
-  return with_weights
-
-
-def _variable_pass(
-  model_fn: Callable[[], tff.learning.models.VariableModel],
-) -> Callable[[Any], _Pass]:
-  """Returns a function from weights to the forward pass with them."""
-  model = model_fn()
-
-  def with_weights(weights):
-    weights.assign_weights_to(model)
-
-    def forward_pass(batch):
-      output = model.forward_pass(batch, training=False)
-      return output.loss, output.num_examples
-
-    return forward_pass
-
-  return with_weights
-
-
-def on_datasets(
-  model: local_training.Model, num_clients: int
-) -> tff.framework.ConcreteComputation:
-  """Builds the losses of clients with `tf.data` datasets.
-
-  Args:
-    model: A `tff.learning` model function or a `FunctionalModel`.
-    num_clients: N.
-
-  Returns:
-    A computation of (model weights at the server, list of
-    `local_training.Participant`, whose weight is not looked at) that returns
-    the mean loss of each participant at its index, 0 elsewhere.
-  """
-  build_pass: Callable[[Any], Callable[[Any], _Pass]]
-  if isinstance(model, tff.learning.models.FunctionalModel):
-    input_spec, build_pass = model.input_spec, _functional_pass
-  else:
-    input_spec, build_pass = model().input_spec, _variable_pass
-  weights_type = local_training.initial_weights_of(model).type_signature.result
-  examples_type = tff.types.SequenceType(
-    tff.types.tensorflow_to_type(input_spec)
-  )
-
-  def report(weights, participant):
-    with_weights = build_pass(model)
-
-    # A function, in which the weights are set before they are read.
-    @tf.function
-    def mean_loss(weights, examples):
-      forward_pass = with_weights(weights)
-
-      def add(sums, batch):
-        loss, size = forward_pass(batch)
-        size = tf.cast(size, tf.float32)
-        return sums[0] + loss * size, sums[1] + size
-
-      zero = tf.constant(0.0)
-      loss_sum, count = examples.reduce((zero, zero), add)
-      return tf.math.divide_no_nan(loss_sum, count)
-
-    loss = mean_loss(weights, participant.examples)
-    return _at(participant.index, loss, num_clients)
-
-  return _collect(
-    report,
-    weights_type,
-    tff.types.to_type(
-      local_training.Participant(examples_type, np.int32, np.float32)
-    ),
-  )
 
 
 def on_shards(

@@ -1,7 +1,7 @@
 """What can be put around the optimizer of local training.
 
 Each function takes a TFF optimizer and returns one, so that it works with every
-kind of local training: packed clients, `tf.data` datasets, and TFF's own.
+kind of local training: shards, `tf.data` datasets, and TFF's own.
 """
 
 from collections.abc import Callable

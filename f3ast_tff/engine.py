@@ -189,7 +189,7 @@ def _shards_of_asked(engine: Engine, task: Task) -> shards_lib.AskedShards:
   if as_tested is None and dataset.augment is not None:
     as_tested = dict
   examples = engine.shards.examples
-  if model.length is not None and as_tested is None:
+  if model.length is not None and examples and as_tested is None:
     lengths = model.length(examples['x']).numpy()
   if model.xla:
     size = shards_lib.capacity(

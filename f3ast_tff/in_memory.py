@@ -1,12 +1,13 @@
 """A TFF user's model and clients, made ready for training on shards.
 
 TFF's clients are `tf.data` datasets and its models may keep variables. Training
-is ten times faster and more on arrays and on a model that is a function of its
-weights (`shard_training`). What cannot be turned into these raises
-`UnfitError`, and trains on datasets instead.
+is much faster on arrays and on a model that is a function of its weights
+(`shard_training`; docs/performance.md has how much). What cannot be turned into
+these raises `UnfitError`, and trains on datasets instead.
 """
 
 from collections.abc import Iterator, Mapping
+import itertools
 from typing import Any, NamedTuple, Optional
 
 import numpy as np
@@ -44,13 +45,12 @@ def _pair(batch: Any) -> tuple[np.ndarray, np.ndarray]:
   """Returns x and y of a batch."""
   if isinstance(batch, Mapping) and set(batch) == {'x', 'y'}:
     batch = batch['x'], batch['y']
-  if (
-    not isinstance(batch, tuple)
-    or len(batch) != 2
-    or not all(isinstance(part, np.ndarray) and part.ndim for part in batch)
+  parts = list(batch) if isinstance(batch, tuple) else []
+  if len(parts) != 2 or not all(
+    isinstance(part, np.ndarray) and part.ndim for part in parts
   ):
     raise UnfitError('their batches are not pairs of one array x and one y')
-  return batch
+  return parts[0], parts[1]
 
 
 def _operations(graph: Any) -> Iterator[str]:
@@ -86,7 +86,9 @@ def read(
   """
   if max_bytes is None:
     max_bytes = psutil.virtual_memory().available // 2
-  train, sizes, num_bytes, is_shuffled = [], [], 0, False
+  train: list[Any] = []
+  sizes: list[list[int]] = []
+  num_bytes, is_shuffled = 0, False
   for client_id in client_data.client_ids:
     dataset = client_data.create_tf_dataset_for_client(client_id)
     if not train:
@@ -97,7 +99,7 @@ def read(
       raise UnfitError(f'they fill more than {max_bytes:,} bytes of memory')
     sizes.append([len(y) for _, y in batches])
     train.append(batches)
-  batch_size = max((max(of_client, default=0) for of_client in sizes), default=0)
+  batch_size = max(itertools.chain(*sizes), default=0)
   if batch_size == 0:
     raise UnfitError('they have no examples')
   for of_client in sizes:
@@ -135,18 +137,22 @@ def functional(
   """
   if isinstance(model, tff.learning.models.FunctionalModel):
     return model
-  variable_model = model()
+  variable_model: Any = model()
   # TFF's wrapper around Keras models offers what it wraps in no other way.
   keras_model = getattr(variable_model, '_keras_model', None)
-  losses = getattr(variable_model, '_loss_fns', ())
+  losses: Any = getattr(variable_model, '_loss_fns', ())
   if keras_model is None or len(losses) != 1:
     raise UnfitError('the model is neither functional nor a Keras model')
+  if keras_model.non_trainable_variables:
+    raise UnfitError('the Keras model has weights that are not trained')
+  if keras_model.losses:
+    raise UnfitError('the Keras model has regularizers')
   try:
     return tff.learning.models.functional_model_from_keras(
       keras_model, losses[0], variable_model.input_spec
     )
   except Exception as error:  # Keras raises of all kinds.
-    why = str(error).strip().partition('.')[0]
+    why = str(error).strip().partition('\n')[0].partition('. ')[0]
     raise UnfitError(
       f'the Keras model is no function of its weights ({why})'
     ) from error

@@ -2,8 +2,8 @@
 
 Two ways in, one way out. `on_datasets`, here, takes the `tf.data` datasets that
 every TFF user has and leaves the training to TFF's own client work. The module
-`packed_training` takes packed arrays and does the same steps in one
-computation, ten times faster for small models. Either gives a `Contribution`.
+`shard_training` takes arrays and does the same steps of several clients in one
+computation, much faster for small models. Either gives a `Contribution`.
 """
 
 from collections.abc import Callable
@@ -111,45 +111,6 @@ def is_finite(update: Any) -> tf.Tensor:
   )
 
 
-def contribution_of(
-  update: Any,
-  counts: tf.Tensor,
-  index: tf.Tensor,
-  weight: tf.Tensor,
-  measurements: Any,
-  num_clients: int,
-) -> Contribution:
-  """Returns a client's contribution; zeros instead of what does not count.
-
-  Args:
-    update: (Model received - model trained), a structure of tensors.
-    counts: Whether the update counts.
-    index: The client's index k.
-    weight: The weight of its update.
-    measurements: What else to sum over clients.
-    num_clients: N.
-
-  Returns:
-    The contribution.
-  """
-
-  def if_counts(value):
-    return tf.where(counts, value, tf.zeros_like(value))
-
-  participation = tf.one_hot(index, num_clients, dtype=tf.int32)
-  return Contribution(
-    update=tf.nest.map_structure(
-      lambda u: if_counts(tf.cast(weight, u.dtype) * u), update
-    ),
-    tally=Tally(
-      participation=participation,
-      counted=if_counts(participation),
-      weight=if_counts(weight),
-      measurements=tf.nest.map_structure(if_counts, measurements),
-    ),
-  )
-
-
 def on_datasets(
   model: Model,
   client_optimizer: tff.learning.optimizers.Optimizer,
@@ -203,7 +164,18 @@ def from_client_work(
   def weigh(examples, update, update_weight, index, weight):
     num_batches = examples.take(1).reduce(0, lambda n, _: n + 1)
     counts = (update_weight > 0) & (num_batches > 0)
-    return contribution_of(update, counts, index, weight, (), num_clients)
+    participation = tf.one_hot(index, num_clients, dtype=tf.int32)
+    return Contribution(
+      tf.nest.map_structure(
+        lambda u: tf.where(counts, tf.cast(weight, u.dtype) * u, 0), update
+      ),
+      Tally(
+        participation=participation,
+        counted=tf.where(counts, participation, 0),
+        weight=tf.where(counts, weight, 0.0),
+        measurements=(),
+      ),
+    )
 
   def contribute(state, weights, participants):
     output = work.next(state, weights, participants.examples)

@@ -12,7 +12,7 @@ import hashlib
 import numpy as np
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _purpose_words(purpose: str) -> list[int]:
   digest = hashlib.sha256(purpose.encode()).digest()
   return [int.from_bytes(digest[i : i + 4], 'little') for i in (0, 4)]

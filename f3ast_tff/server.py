@@ -21,7 +21,6 @@ from f3ast_tff.execution import executor as executor_lib
 from f3ast_tff.execution import functions
 from f3ast_tff.execution import values
 
-
 _Shards = list[functions.Leaves]
 
 
@@ -121,7 +120,7 @@ class Server:
     except tf.errors.OpError:
       # Who fails alone has no loss; the policy ranks it below all.
       alone = [
-        _unless_it_fails(lambda one=one: losses_of(one))
+        _unless_it_fails(losses_of, one)
         for one in np.split(clients, clients.size)
       ]
       return np.array([np.nan if a is None else a[0] for a in alone])
@@ -179,7 +178,7 @@ class Server:
       repeated = None
       if failed:
         shards = self._load(cohort, round_num, failed)
-        repeated = _unless_it_fails(lambda: self._train(shards))
+        repeated = _unless_it_fails(self._train, shards)
       if repeated is None:
         why = error.message.partition('\n')[0]
         raise RoundError(
@@ -201,13 +200,13 @@ class Server:
     return tuple(
       int(client)
       for place, client in enumerate(cohort.clients)
-      if _unless_it_fails(lambda place=place: train_alone(place)) is None
+      if _unless_it_fails(train_alone, place) is None
     )
 
 
-def _unless_it_fails(call: Callable[[], Any]) -> Any:
+def _unless_it_fails(call: Callable[..., Any], *arguments: Any) -> Any:
   """Returns what a call returns; None if what it computes fails."""
   try:
-    return call()
+    return call(*arguments)
   except tf.errors.OpError:
     return None

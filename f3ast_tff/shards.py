@@ -81,6 +81,11 @@ def capacity(
   return Capacity(max(1, most), max(1, int(batches[:most].sum())))
 
 
+def _at_least(size: int, needed: int) -> int:
+  """Returns the multiple of a size that something fits into."""
+  return size * max(1, num_batches(needed, size))
+
+
 def deal(loads: Sequence[int], num_shards: int) -> list[list[int]]:
   """Deals clients out so that all shards have about the same load.
 
@@ -236,9 +241,13 @@ class ClientShards:
     return self._augment(self._train[client], rng)
 
   def _shard(
-    self, clients: Sequence[int], weights: np.ndarray, round_num: int,
+    self,
+    clients: Sequence[int],
+    weights: np.ndarray,
+    round_num: int,
     failed: Collection[int],
   ) -> Shard:
+    """Returns a shard with some of a cohort."""
     batch_size, size = self._batch_size, self._filled_up_to
     epochs = [0 if k in failed else self._epochs for k in clients]
     counts = [
@@ -246,7 +255,12 @@ class ClientShards:
       for k, times in zip(clients, epochs)
     ]
     if size is None:
-      size = Capacity(max(1, len(counts)), max(1, sum(counts)))
+      size = Capacity(1, 1)
+    # A policy of a user's may take more clients than were to be expected.
+    size = Capacity(
+      _at_least(size.clients, len(clients)),
+      _at_least(size.batches, sum(counts)),
+    )
     table = np.full((size.clients, 3), NOBODY, np.int32)
     ends = np.cumsum(counts, dtype=np.int32)
     table[: len(clients)] = np.stack([clients, ends - counts, ends], axis=1)
@@ -263,7 +277,7 @@ class ClientShards:
           own.append(self._augmented(k, round_num, epoch))
           first, num_own = num_own, num_own + self._sizes[k]
         order = self._order(k, round_num, epoch)
-        np.add(order, first, out=rows[at : at + order.size], casting='same_kind')
+        rows[at : at + order.size] = first + order
         at += order.size
     examples = self.examples
     if self._augment is not None:
@@ -288,7 +302,9 @@ class ClientShards:
       The shards.
     """
     clients = cohort.clients.tolist()
-    loads = [num_batches(self._sizes[k], self._batch_size) for k in clients]
+    loads = [
+      max(1, num_batches(self._sizes[k], self._batch_size)) for k in clients
+    ]
     return [
       self._shard(
         [clients[place] for place in some],
@@ -356,9 +372,10 @@ class AskedShards:
     if self._lengths is not None:
       order = np.argsort(self._lengths[rows], kind='stable')
       rows, owners = rows[order], owners[order]
-    count = self._filled_up_to
-    if count is None:
-      count = num_batches(num_batches(rows.size, self._batch_size), num_shards)
+    num_needed = num_batches(rows.size, self._batch_size)
+    count = _at_least(
+      self._filled_up_to or 1, num_batches(num_needed, num_shards)
+    )
     shape = count * num_shards, self._batch_size
     batches = np.full(shape, NO_ROW, np.int32)
     batches.flat[: rows.size] = rows

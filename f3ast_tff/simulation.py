@@ -106,9 +106,9 @@ def build(
   """Builds a federated training under an availability model.
 
   Where it can, it reads all clients into memory once and trains on arrays,
-  which is ten times faster and more; the metrics of local training are then its
-  loss and the number of examples. Else clients train on their datasets, by
-  TFF's own client work, and a line of the log says why.
+  which is much faster (docs/performance.md); the metrics of local training are
+  then its loss and the number of examples. Else clients train on their
+  datasets, by TFF's own client work, and a line of the log says why.
 
   Args:
     model: A no-argument function that returns a
