@@ -5,12 +5,10 @@ import sys
 
 import numpy as np
 import pytest
-import tensorflow as tf
 import tensorflow_federated as tff
 
 from f3ast_tff import client_losses
 from f3ast_tff import client_optimizers
-from f3ast_tff import local_training
 from f3ast_tff import selection
 from f3ast_tff import shard_training
 from f3ast_tff import shards
@@ -161,39 +159,6 @@ def test_losses_during_training_by_hand(xla):
   np.testing.assert_allclose(got[0], total / 45, rtol=1e-5)
   assert got[3] > 0
   np.testing.assert_array_equal(got[1:3], [0, 0])
-
-
-def _keras_model():
-  dense = tf.keras.layers.Dense(10, input_shape=(60,))
-  return tff.learning.models.from_keras_model(
-    tf.keras.Sequential([dense]),
-    input_spec=(
-      tf.TensorSpec([None, 60], tf.float32), tf.TensorSpec([None], tf.int32)
-    ),
-    loss=tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True),
-  )
-
-
-@pytest.mark.parametrize(
-  'model',
-  [softmax.build().functional, _keras_model],
-  ids=['functional', 'keras'],
-)
-def test_losses_of_clients_with_datasets_by_hand(model):
-  losses_of = client_losses.on_datasets(model, 4)
-
-  def participant(k):
-    elements = (_EXAMPLES[k]['x'], _EXAMPLES[k]['y'])
-    dataset = tf.data.Dataset.from_tensor_slices(elements).batch(_BATCH)
-    return local_training.Participant(dataset, np.int32(k), np.float32(0))
-
-  weights = _model_weights(_weights())
-  if model is _keras_model:
-    weights = tff.learning.models.ModelWeights(list(_weights()), [])
-  got = losses_of(weights, [participant(0), participant(2)])
-  expected = [_mean_loss(_weights(), _EXAMPLES[k]) for k in (0, 2)]
-  np.testing.assert_allclose(got[[0, 2]], expected, rtol=1e-5)
-  np.testing.assert_array_equal(got[[1, 3]], [0, 0])
 
 
 if __name__ == '__main__':

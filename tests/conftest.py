@@ -18,9 +18,9 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile('patient')
 
 
-@pytest.fixture
+@pytest.fixture(scope='module')
 def in_process():
-  """Has TFF compute in this process."""
+  """Has TFF compute in this process; what was compiled once is kept."""
   from f3ast_tff import execution
 
   with execution.in_process(2):

@@ -34,6 +34,7 @@ from absl import flags
 import tqdm
 
 from f3ast_tff import checkpoint
+from f3ast_tff import execution
 
 # What a driver would import, so that its forks need not.
 from f3ast_tff import training  # noqa: F401
@@ -303,6 +304,8 @@ def run_trials(folder: pathlib.Path, num_rounds: int) -> int:
 def main(argv: Sequence[str]) -> None:
   """Runs the trials."""
   del argv
+  # In the place of TFF's context, which complains when a program ends.
+  execution.set_in_process(1)
   with tempfile.TemporaryDirectory() as scratch:
     folder = pathlib.Path(_KEEP.value or scratch)
     folder.mkdir(parents=True, exist_ok=True)
