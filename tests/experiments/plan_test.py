@@ -22,12 +22,12 @@ def test_estimates_come_from_results_where_there_are_some():
     fake_results.result(_cell('f3ast').key),  # Half a second a round.
   ])
   seconds = plan.seconds_known(known)
-  assert plan.estimate(_cell('f3ast'), seconds) == pytest.approx(15 + 2)
-  assert plan.estimate(_cell('fedavg'), seconds) == pytest.approx(15 + 2)
+  assert plan.estimate(_cell('f3ast'), seconds) == pytest.approx(10 + 2)
+  assert plan.estimate(_cell('fedavg'), seconds) == pytest.approx(10 + 2)
   no_results = plan.seconds_known(frames.values([]))
   assert no_results == {}
   assert plan.estimate(_cell('f3ast'), no_results) == pytest.approx(
-    15 + 4 * plan._SECONDS_PER_ROUND[('paper', 'synthetic')]
+    10 + 4 * plan._SECONDS_PER_ROUND[('paper', 'synthetic')]
   )
 
 
@@ -44,14 +44,14 @@ def test_text(tmp_path):
   lines = plan.text(cells, places, 2).splitlines()
   assert lines[0] == 'paper/synthetic/scarce-f3ast-seed=0: finished'
   assert lines[1] == f'  {cells[0].command}'
-  assert lines[2] == 'paper/synthetic/scarce-fedavg-seed=0: 17 s to run'
+  assert lines[2] == 'paper/synthetic/scarce-fedavg-seed=0: 12 s to run'
   assert '--server_learning_rate=0.8123 --rounds=4 --seed=0' in lines[5]
   assert lines[6].endswith('to run, after paper/synthetic/scarce-f3ast-seed=1')
-  assert lines[-1].startswith('4 cells, 3 to run: about 51 s of work, 26 s')
+  assert lines[-1].startswith('4 cells, 3 to run: about 36 s of work, 18 s')
 
 
 @pytest.mark.parametrize(
-  # Twice 15 + 500 x 9 seconds on two cores.
+  # Twice 10 + 500 x 9 seconds on two cores.
   'num_cores, jobs, span',
   [(2, 2, '2.5 h'), (4, 2, '75 min'), (16, 1, '2.5 h'), (1, 2, '2.5 h')],
 )
