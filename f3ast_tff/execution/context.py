@@ -8,7 +8,7 @@ TFF's own context sends each call to a worker process. This one runs what TFF's
 compiler makes of the computation (see `executor`).
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 import contextlib
 import os
 from typing import Any, Optional
@@ -78,7 +78,7 @@ class _InProcess(tff.framework.SyncContext):
 
   def __init__(self, num_threads: int):
     self._num_threads = num_threads
-    self._compiled: Any = weakref.WeakKeyDictionary()
+    self._compiled: dict[int, Callable[[Any], Any]] = {}
 
   def _compile(self, computation: tff.framework.ConcreteComputation) -> Any:
     """Returns a function of what `computation` takes."""
@@ -132,9 +132,12 @@ class _InProcess(tff.framework.SyncContext):
 
   def invoke(self, comp: Any, arg: Any) -> Any:
     """Calls a computation."""
-    if comp not in self._compiled:
-      self._compiled[comp] = self._compile(comp)
-    return self._compiled[comp](arg)
+    # By its place, because to hash a computation is to serialize it.
+    place = id(comp)
+    if place not in self._compiled:
+      self._compiled[place] = self._compile(comp)
+      weakref.finalize(comp, self._compiled.pop, place, None)
+    return self._compiled[place](arg)
 
 
 def _num_cores() -> int:
