@@ -10,9 +10,12 @@ import pandas as pd
 _LOOKS = {
   'fedavg': ('ours, FedAvg', '#0072B2'),
   'f3ast': ('ours, F3AST', '#56B4E9'),
+  'previous': ('the version before', '#CC79A7'),
   'stock': ('stock TFF, FedAvg', '#D55E00'),
   'fedjax': ('FedJAX, FedAvg', '#009E73'),
+  'numpy': ('NumPy, FedAvg', '#999999'),
   'two of fedavg': ('ours, two runs at a time', '#0072B2'),
+  'two of previous': ('the version before, two runs', '#CC79A7'),
   'two of fedjax': ('FedJAX, two runs at a time', '#009E73'),
 }
 _TASKS = {

@@ -77,12 +77,12 @@ def on_shards(
     returns the mean loss of each client at its index, 0 elsewhere.
   """
 
+  predict = functional.forward_pass(model.functional)
+
   def sums(weights, asked):
     def add(b, sums):
       fields, mask = shard_training.gather(asked.examples, asked.batches[b])
-      output = model.functional.predict_on_batch(
-        weights, fields['x'], training=False
-      )
+      output = predict(weights, fields['x'], training=False)
       losses, _, counts = model.per_example(output, fields['y'])
       # Rows that only fill up are nobody's, and the sum drops them.
       del mask

@@ -83,6 +83,8 @@ def build_evaluator(
     for what in ('shape', 'dtype')
   )
 
+  predict = functional.forward_pass(model.functional)
+
   # A signature, so that a last batch of another size is not traced again.
   @tf.function(
     autograph=False,
@@ -96,7 +98,7 @@ def build_evaluator(
     ]
   )
   def evaluate_batch(weights, x, y):
-    output = model.functional.predict_on_batch(weights, x, training=False)
+    output = predict(weights, x, training=False)
     return tf.stack(model.per_example(output, y))
 
   x, y = dataset.test['x'], dataset.test['y']

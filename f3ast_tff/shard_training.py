@@ -16,6 +16,7 @@ import tensorflow_federated as tff
 
 from f3ast_tff import local_training
 from f3ast_tff import shards
+from f3ast_tff.models import functional
 
 # (name, shape, type) of each field of an example.
 Layout = tuple[tuple[str, tuple[int, ...], np.dtype], ...]
@@ -195,11 +196,12 @@ def local_step(
   non_trainable: Any,
 ) -> Callable[[Trained, Batch], Trained]:
   """Returns the function that trains on a batch, for `fold_clients`."""
+  predict = functional.forward_pass(model)
 
   def step(own, batch):
     with tf.GradientTape() as tape:
       tape.watch(own.trainable)
-      output = model.predict_on_batch(
+      output = predict(
         (own.trainable, non_trainable), batch.fields['x'], training=True
       )
       loss = model.loss(output, batch.fields['y'], batch.mask)

@@ -41,6 +41,23 @@ class Model:
     return sum(w.size for w in self.functional.initial_weights[0])
 
 
+def forward_pass(
+  model: tff.learning.models.FunctionalModel,
+) -> Callable[..., Any]:
+  """Returns `model.predict_on_batch` without AutoGraph around it.
+
+  AutoGraph writes files to the temporary folder, where they stay if a program
+  is killed. A model whose own function needs it has it there.
+
+  Args:
+    model: The model.
+
+  Returns:
+    A function of the same arguments, to be called where a graph is traced.
+  """
+  return model.predict_on_batch.python_function
+
+
 def build(
   initial_weights: tuple[Any, Any],
   forward: Callable[[Any, Any, bool], Any],
