@@ -76,7 +76,6 @@ def on_shards(
     A computation of (model weights at the server, list of `shards.Asked`) that
     returns the mean loss of each client at its index, 0 elsewhere.
   """
-
   predict = functional.forward_pass(model.functional)
 
   def sums(weights, asked):
