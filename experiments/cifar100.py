@@ -3,6 +3,8 @@
 For example: python -m experiments.cifar100 --algorithm=f3ast --avail=scarce
 """
 
+import functools
+
 from absl import flags
 
 from experiments import cli
@@ -51,12 +53,13 @@ def _build_task(config):
   from f3ast_tff.datasets import cifar100
   from f3ast_tff.models import resnet
 
-  return engine.Task(
-    dataset=cifar100.load(
-      _DATA_SOURCE.value, cli.data_dir(_DATA_DIR.value), config.seed
-    ),
-    model=resnet.build(config.seed, _MODEL.value),
+  load = functools.partial(
+    cifar100.load,
+    _DATA_SOURCE.value,
+    cli.data_dir(_DATA_DIR.value),
+    config.seed,
   )
+  return engine.Task(load(), resnet.build(config.seed, _MODEL.value), load)
 
 
 def main() -> None:

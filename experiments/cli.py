@@ -20,6 +20,7 @@ from absl import logging
 from experiments import help as help_lib
 from f3ast_tff import config as config_lib
 from f3ast_tff import run_directory
+from f3ast_tff.cluster import connection
 
 _OUTPUT_DIR = flags.DEFINE_string(
   'output_dir',
@@ -31,8 +32,11 @@ _RESUME = flags.DEFINE_bool(
   False,
   'Go on with the run in --output_dir if there is one, from its checkpoint.',
 )
-_WORKERS = flags.DEFINE_string(
-  'workers', '', 'Gone: several machines will come back with Ray.'
+_CLUSTER = flags.DEFINE_string(
+  'cluster',
+  '',
+  'Train clients on the Ray cluster of this environment or RAY_ADDRESS (auto) '
+  'or on N workers of this machine (local:N); by default in this process.',
 )
 
 _ON_DIVERGENCE = flags.DEFINE_enum(
@@ -76,7 +80,7 @@ def define_flags(defaults: config_lib.Config) -> None:
     else:
       kind = 'float' if value is None else type(value).__name__
       _DEFINE[kind](field.name, value, text)
-  for name in ('output_dir', 'resume', 'on_divergence', 'workers'):
+  for name in ('output_dir', 'resume', 'on_divergence', 'cluster'):
     flags.declare_key_flag(name)
 
 
@@ -215,11 +219,8 @@ def run(
     if not verbosity.present:
       logging.set_verbosity(logging.WARNING)
     with one_sentence(ValueError, 2):
-      if _WORKERS.value:
-        raise ValueError(
-          '--workers is gone: a run is one process now, and several machines '
-          'will come back with Ray; leave the flag out.'
-        )
+      if _CLUSTER.value:
+        connection.check(_CLUSTER.value)
       config = config_from_flags().resolve(learning_rates)
       settings = {
         'task': name, **dataclasses.asdict(config), **task_settings()
@@ -269,6 +270,7 @@ def _train(
   from f3ast_tff import execution
   from f3ast_tff import server
   from f3ast_tff import training
+  from f3ast_tff.cluster import cluster as cluster_lib
   from f3ast_tff.report import run_summary
 
   # In the place of TFF's context, which complains when a program ends.
@@ -280,11 +282,22 @@ def _train(
     f'{compiled}; --parallel_clients changes the number.',
     flush=True,
   )
-  with one_sentence((server.RoundError, divergence.DivergenceError), 1):
-    with one_sentence(engine.SettingsError, 2):
+  cluster = None
+  if _CLUSTER.value:
+    with one_sentence(connection.UsageError, 2):
+      cluster = cluster_lib.Cluster(_CLUSTER.value, config.threads_per_client)
+  of_a_run = server.RoundError, divergence.DivergenceError
+  try:
+    with one_sentence(of_a_run, 1), one_sentence(engine.SettingsError, 2):
       seconds = training.run(
-        config, task, folder, _ON_DIVERGENCE.value == 'stop'
+        config, task, folder, _ON_DIVERGENCE.value == 'stop', cluster
       )
+  except connection.ClusterError as error:
+    fail_at_once(
+      f'{error} --resume goes on with {folder}, on another cluster or without '
+      '--cluster.',
+      1,
+    )
   run_summary.draw(folder, task.dataset.name)
   print(run_summary.text(folder, task.dataset.name, seconds))
   if task.dataset.is_sample:

@@ -35,7 +35,7 @@ GROUPS = (
     'server_epsilon',
     'on_divergence',
   )),
-  ('Cores and machines', ('parallel_clients', 'workers')),
+  ('Cores and machines', ('parallel_clients', 'cluster')),
   ('Tests during training', ('eval_every', 'eval_examples')),
   ('Output', ('output_dir', 'resume', 'checkpoint_every')),
 )

@@ -3,6 +3,8 @@
 For example: python -m experiments.shakespeare --algorithm=f3ast --avail=scarce
 """
 
+import functools
+
 from absl import flags
 
 from experiments import cli
@@ -54,12 +56,14 @@ def _build_task(config):
   from f3ast_tff.datasets import shakespeare
   from f3ast_tff.models import character_lstm
 
-  return engine.Task(
-    dataset=shakespeare.load(
-      _DATA_SOURCE.value, cli.data_dir(_DATA_DIR.value), config.seed
-    ),
-    model=character_lstm.build(config.seed, _MODEL.value),
+  load = functools.partial(
+    shakespeare.load,
+    _DATA_SOURCE.value,
+    cli.data_dir(_DATA_DIR.value),
+    config.seed,
   )
+  model = character_lstm.build(config.seed, _MODEL.value)
+  return engine.Task(load(), model, load)
 
 
 def main() -> None:

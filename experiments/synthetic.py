@@ -3,6 +3,8 @@
 For example: python -m experiments.synthetic --algorithm=f3ast --avail=scarce
 """
 
+import functools
+
 from absl import flags
 
 from experiments import cli
@@ -38,10 +40,10 @@ def _build_task(config):
   from f3ast_tff.datasets import synthetic
   from f3ast_tff.models import softmax
 
-  dataset = synthetic.load(
-    _ALPHA.value, _ALPHA.value, _NUM_CLIENTS.value, config.seed
+  load = functools.partial(
+    synthetic.load, _ALPHA.value, _ALPHA.value, _NUM_CLIENTS.value, config.seed
   )
-  return engine.Task(dataset, softmax.build())
+  return engine.Task(load(), softmax.build(), load)
 
 
 def main() -> None:

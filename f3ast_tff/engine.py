@@ -1,7 +1,8 @@
 """What all rounds of a run have in common: computations, and clients' data."""
 
-from collections.abc import Callable
-from typing import NamedTuple, Optional
+from collections.abc import Callable, Mapping
+import functools
+from typing import Any, NamedTuple, Optional, Union
 
 import numpy as np
 import tensorflow_federated as tff
@@ -24,10 +25,84 @@ class SettingsError(ValueError):
 
 
 class Task(NamedTuple):
-  """What is trained."""
+  """What is trained.
+
+  Attributes:
+    dataset: The data set.
+    model: The model.
+    load: Loads the data set again, on another machine; None if only this one
+      has it.
+  """
 
   dataset: federated.FederatedDataset
   model: functional.Model
+  load: Optional[Callable[[], federated.FederatedDataset]] = None
+
+
+class ClientExamples(NamedTuple):
+  """The training examples of all clients, in a form that is quick to send.
+
+  Attributes:
+    fields: Those of all clients behind each other.
+    sizes: How many each one has.
+  """
+
+  fields: shards_lib.Examples
+  sizes: np.ndarray
+
+
+def client_examples(dataset: federated.FederatedDataset) -> ClientExamples:
+  """Returns the training examples of all clients."""
+  return ClientExamples(
+    shards_lib.concatenated(dataset.train), dataset.num_examples
+  )
+
+
+def load_again(
+  load: Optional[Callable[[], federated.FederatedDataset]], fingerprint: str
+) -> ClientExamples:
+  """Loads a data set on another machine than the one that runs the rounds.
+
+  Args:
+    load: Loads it; None if only the one that runs the rounds has it.
+    fingerprint: What `federated.fingerprint` says of the one that is meant.
+
+  Returns:
+    The training examples.
+
+  Raises:
+    ValueError: If what this machine has is another one.
+  """
+  if load is None:
+    raise ValueError('the task does not say how to load its data set again')
+  dataset = load()
+  found = federated.fingerprint(dataset)
+  if found != fingerprint:
+    raise ValueError(f'the data set there is another one ({found})')
+  return client_examples(dataset)
+
+
+# Maps the examples of each client, and those of all behind each other (None if
+# they are not kept), to what fills shards.
+_MakeShards = Callable[[Any, Any], Any]
+
+
+def fillers(
+  makers: Mapping[str, _MakeShards], is_kept: bool, data: ClientExamples
+) -> dict[str, Callable[[Any], Any]]:
+  """Returns what fills shards on a machine.
+
+  Args:
+    makers: As in `Engine`.
+    is_kept: Whether TensorFlow keeps the examples.
+    data: The examples.
+
+  Returns:
+    For each of `makers`, a function from a part to the shard.
+  """
+  train = shards_lib.split(data.fields, data.sizes)
+  examples = shard_training.kept(data.fields) if is_kept else None
+  return {name: make(train, examples).fill for name, make in makers.items()}
 
 
 def _client_optimizer(
@@ -73,23 +148,30 @@ class Engine(NamedTuple):
     shards: Makes the shards of a cohort.
     ask: The computation of losses, (state, shards) to (state, losses); None if
       the policy asks for none.
-    shards_asked: Makes the shards of the clients that are asked in a round.
+    asked: Makes the shards of the clients that are asked.
+    parts_asked: Maps clients and a round to the parts that `asked` fills.
+    makers: What makes `shards` (`train`) and `asked` (`ask`) on any machine.
   """
 
   config: config_lib.Config
   environment: environment_lib.Environment
   process: tff.learning.templates.LearningProcess
   shards: shards_lib.ClientShards
+  makers: Mapping[str, _MakeShards]
   ask: Optional[tff.framework.ConcreteComputation] = None
-  shards_asked: Optional[Callable[[np.ndarray, int], list]] = None
+  asked: Optional[Union[shards_lib.ClientShards, shards_lib.AskedShards]] = None
+  parts_asked: Callable[[np.ndarray, int], list] = lambda clients, t: []
 
 
-def build(config: config_lib.Config, task: Task) -> Engine:
+def build(
+  config: config_lib.Config, task: Task, trains_here: bool = True
+) -> Engine:
   """Builds the computations of a run.
 
   Args:
     config: The settings, with nothing left open.
     task: What is trained.
+    trains_here: Whether clients train in this process.
 
   Returns:
     The engine.
@@ -97,7 +179,7 @@ def build(config: config_lib.Config, task: Task) -> Engine:
   Raises:
     SettingsError: If the settings do not fit the task.
   """
-  dataset, model = task
+  dataset, model, _ = task
   try:
     environment = environment_lib.build(
       config, dataset.num_examples, dataset.num_predictions
@@ -108,12 +190,8 @@ def build(config: config_lib.Config, task: Task) -> Engine:
   most_clients = environment.constraint.maximum
   if policy_waits:
     most_clients = max(most_clients, config.num_candidates)
-  examples = None
-  if dataset.augment is None:
-    examples = shard_training.resident(dataset.train)
-  shards = shards_lib.ClientShards(
-    dataset.train,
-    examples,
+  make_shards = functools.partial(
+    shards_lib.ClientShards,
     batch_size=config.batch_size,
     epochs=config.local_epochs,
     num_shards=config.parallel_clients,
@@ -125,6 +203,10 @@ def build(config: config_lib.Config, task: Task) -> Engine:
     if model.xla
     else None,
   )
+  examples = None
+  if dataset.augment is None and trains_here:
+    examples = shard_training.resident(dataset.train)
+  shards = make_shards(dataset.train, examples)
   layout = shard_training.layout_of(shards.some_examples)
   training = shard_training.build(
     model.functional,
@@ -142,7 +224,9 @@ def build(config: config_lib.Config, task: Task) -> Engine:
     beta=config.beta,
     correlation=environment.correlation,
   )
-  engine = Engine(config, environment, process, shards)
+  engine = Engine(
+    config, environment, process, shards, {'train': make_shards}
+  )
   return _with_losses(engine, task, layout) if policy_waits else engine
 
 
@@ -150,26 +234,28 @@ def _with_losses(
   engine: Engine, task: Task, layout: shard_training.Layout
 ) -> Engine:
   """Returns an engine that can ask for losses."""
-  config, (dataset, model) = engine.config, task
+  config, (dataset, model, _) = engine.config, task
   num_clients, process = len(dataset.train), engine.process
-  shards_asked: Callable[[np.ndarray, int], list]
   if released.parse(config.protocol).losses_of_training:
     losses = client_losses.during_training(
       model, _client_optimizer(config), num_clients, layout, config.batch_size
     )
+    make = engine.makers['train']
+    asked: Any = engine.shards
 
-    def shards_asked(clients, round_num):
+    def parts_asked(clients, round_num):
       # What candidates would train on; the weights make no difference.
       cohort = selection.Cohort(clients, np.zeros(clients.size))
-      return engine.shards(cohort, round_num)
+      return engine.shards.parts(cohort, round_num)
 
   else:
     losses = client_losses.on_shards(model, num_clients, layout)
-    asked = _shards_of_asked(engine, task)
+    make = _make_asked(engine, task)
+    asked = make(dataset.train, engine.shards.examples)
 
-    def shards_asked(clients, round_num):
+    def parts_asked(clients, round_num):
       del round_num
-      return asked(clients)
+      return asked.parts(clients)
 
   @tff.federated_computation(
     process.next.type_signature.parameter[0],
@@ -179,26 +265,31 @@ def _with_losses(
     weights = tff.federated_map(process.get_model_weights, state)
     return state, losses(weights, clients)
 
-  return engine._replace(ask=ask, shards_asked=shards_asked)
+  return engine._replace(
+    ask=ask,
+    asked=asked,
+    parts_asked=parts_asked,
+    makers={**engine.makers, 'ask': make},
+  )
 
 
-def _shards_of_asked(engine: Engine, task: Task) -> shards_lib.AskedShards:
+def _make_asked(engine: Engine, task: Task) -> _MakeShards:
   """Returns what makes the shards of clients' whole training sets."""
-  config, (dataset, model) = engine.config, task
+  config, (dataset, model, _) = engine.config, task
   as_tested, lengths, filled_up_to = dataset.as_tested, None, None
   if as_tested is None and dataset.augment is not None:
     as_tested = dict
-  examples = engine.shards.examples
-  if model.length is not None and examples and as_tested is None:
-    lengths = model.length(examples['x']).numpy()
+  if model.length is not None and as_tested is None:
+    lengths = np.concatenate([
+      model.length(examples['x']).numpy() for examples in dataset.train
+    ])
   if model.xla:
     size = shards_lib.capacity(
       dataset.num_examples, client_losses.BATCH_SIZE, 1, config.num_candidates
     )
     filled_up_to = -(-size.batches // config.parallel_clients)
-  return shards_lib.AskedShards(
-    dataset.train,
-    examples,
+  return functools.partial(
+    shards_lib.AskedShards,
     batch_size=client_losses.BATCH_SIZE,
     num_shards=config.parallel_clients,
     as_tested=as_tested,

@@ -17,11 +17,11 @@ from f3ast_tff import environment as environment_lib
 from f3ast_tff import process as process_lib
 from f3ast_tff import rates as rates_lib
 from f3ast_tff import selection
+from f3ast_tff.cluster import cluster as cluster_lib
 from f3ast_tff.execution import executor as executor_lib
-from f3ast_tff.execution import functions
 from f3ast_tff.execution import values
 
-_Shards = list[functions.Leaves]
+_Shards = Sequence[Any]
 
 
 class RoundError(RuntimeError):
@@ -75,13 +75,34 @@ class Server:
   the policy needs the new model, as Power-of-Choice does.
   """
 
-  def __init__(self, engine: engine_lib.Engine):
+  def __init__(
+    self,
+    engine: engine_lib.Engine,
+    cluster: Optional[cluster_lib.Cluster] = None,
+  ):
+    """Compiles the rounds.
+
+    Args:
+      engine: What all rounds have in common.
+      cluster: Where clients train; None for this process.
+    """
     self._engine = engine
-    threads = engine.config.parallel_clients
-    self._rounds = executor_lib.Executor(engine.process.next, threads)
+    num_shards = engine.config.parallel_clients
+
+    def executor(
+      name: str, computation: Any, shards: Any
+    ) -> executor_lib.Executor:
+      def runner(work: executor_lib.Work) -> executor_lib.Runner:
+        if cluster is not None:
+          return cluster.runner(name, work)
+        return executor_lib.Threads(work, num_shards, shards.fill)
+
+      return executor_lib.Executor(computation, num_shards, runner)
+
+    self._rounds = executor('train', engine.process.next, engine.shards)
     self._ask: Optional[executor_lib.Executor] = None
     if engine.ask is not None:
-      self._ask = executor_lib.Executor(engine.ask, threads)
+      self._ask = executor('ask', engine.ask, engine.asked)
     self._prepared: Optional[_Prepared] = None
     initialize = executor_lib.initializer(engine.process.initialize)
     self._state = self._rounds.state(initialize())
@@ -106,12 +127,12 @@ class Server:
 
   def _losses_of(self, round_num: int, clients: np.ndarray) -> np.ndarray:
     """Asks clients for the loss of the global model on their data."""
-    ask, shards_asked = self._ask, self._engine.shards_asked
-    if ask is None or shards_asked is None:
+    ask = self._ask
+    if ask is None:
       return selection.nobody_to_ask(clients)
 
     def losses_of(some: np.ndarray) -> np.ndarray:
-      asked = ask.load(shards_asked(some, round_num))
+      asked = ask.load(self._engine.parts_asked(some, round_num))
       _, (losses,) = ask.start(self._state, asked)()
       return losses.numpy()[some]
 
@@ -142,7 +163,8 @@ class Server:
     self, cohort: selection.Cohort, round_num: int, failed: Sequence[int] = ()
   ) -> _Shards:
     """Returns what a cohort trains on."""
-    return self._rounds.load(self._engine.shards(cohort, round_num, failed))
+    parts = self._engine.shards.parts(cohort, round_num, failed)
+    return self._rounds.load(parts)
 
   def _train(
     self,

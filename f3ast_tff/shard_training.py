@@ -44,7 +44,11 @@ def layout_of(examples: shards.Examples) -> Layout:
 
 def resident(train: Sequence[shards.Examples]) -> dict[str, tf.Tensor]:
   """Returns the examples of all clients, to be kept by TensorFlow."""
-  fields = shards.concatenated(train)
+  return kept(shards.concatenated(train))
+
+
+def kept(fields: shards.Examples) -> dict[str, tf.Tensor]:
+  """Returns examples, to be kept by TensorFlow."""
   return {name: tf.convert_to_tensor(field) for name, field in fields.items()}
 
 

@@ -50,6 +50,34 @@ class Asked(NamedTuple):
   owners: Any
 
 
+class Part(NamedTuple):
+  """Who is in a shard: all that makes one, but for the examples.
+
+  Attributes:
+    clients: Their indices k.
+    weights: The weight of each one's update.
+    round_num: The round.
+    failed: Those whose training fails; they are there without examples.
+  """
+
+  clients: Sequence[int]
+  weights: np.ndarray
+  round_num: int
+  failed: Collection[int] = ()
+
+
+class AskedPart(NamedTuple):
+  """As `Part`, of clients that are asked for their losses.
+
+  Attributes:
+    clients: All that are asked.
+    place: Which of the shards of their examples this is.
+  """
+
+  clients: np.ndarray
+  place: int
+
+
 class Capacity(NamedTuple):
   """The size to which shards are filled up, so that all have one shape."""
 
@@ -139,6 +167,17 @@ def concatenated(parts: Sequence[Examples]) -> dict[str, np.ndarray]:
       at = end
     fields[name] = field
   return fields
+
+
+def split(
+  examples: Examples, sizes: np.ndarray
+) -> list[dict[str, np.ndarray]]:
+  """Returns the examples of each client from those of all, without a copy."""
+  ends = np.cumsum(sizes)
+  return [
+    {name: field[end - size : end] for name, field in examples.items()}
+    for size, end in zip(sizes, ends)
+  ]
 
 
 def _fitting(name: str, given: np.ndarray, like: np.ndarray) -> np.ndarray:
@@ -240,14 +279,9 @@ class ClientShards:
     )
     return self._augment(self._train[client], rng)
 
-  def _shard(
-    self,
-    clients: Sequence[int],
-    weights: np.ndarray,
-    round_num: int,
-    failed: Collection[int],
-  ) -> Shard:
-    """Returns a shard with some of a cohort."""
+  def fill(self, part: Part) -> Shard:
+    """Returns the shard of some clients."""
+    clients, weights, round_num, failed = part
     batch_size, size = self._batch_size, self._filled_up_to
     epochs = [0 if k in failed else self._epochs for k in clients]
     counts = [
@@ -284,29 +318,28 @@ class ClientShards:
       examples = concatenated(own or [self.some_examples])
     return Shard(examples, table, all_weights, rows.reshape(-1, batch_size))
 
-  def __call__(
+  def parts(
     self,
     cohort: selection.Cohort,
     round_num: int,
     failed: Collection[int] = (),
-  ) -> list[Shard]:
-    """Returns the shards of a cohort that trains.
+  ) -> list[Part]:
+    """Deals a cohort that trains out to shards.
 
     Args:
       cohort: S_t and the weights.
       round_num: The round.
-      failed: Clients of it whose training fails; they are there without
-        examples.
+      failed: Clients of it whose training fails.
 
     Returns:
-      The shards.
+      Who is in which shard, for `fill`.
     """
     clients = cohort.clients.tolist()
     loads = [
       max(1, num_batches(self._sizes[k], self._batch_size)) for k in clients
     ]
     return [
-      self._shard(
+      Part(
         [clients[place] for place in some],
         cohort.weights[some],
         round_num,
@@ -314,6 +347,10 @@ class ClientShards:
       )
       for some in deal(loads, self._num_shards)
     ]
+
+  def __call__(self, cohort: selection.Cohort, round_num: int) -> list[Shard]:
+    """Returns the shards of a cohort that trains in a round."""
+    return [self.fill(part) for part in self.parts(cohort, round_num)]
 
 
 class AskedShards:
@@ -355,9 +392,22 @@ class AskedShards:
     self._filled_up_to = filled_up_to
     self._sizes = np.array([len(part['y']) for part in train])
     self._starts = np.cumsum(self._sizes) - self._sizes
+    self._last: tuple[bytes, list[Asked]] = b'', []
 
-  def __call__(self, clients: np.ndarray) -> list[Asked]:
+  def parts(self, clients: np.ndarray) -> list[AskedPart]:
     """Returns the shards of all training examples of some clients."""
+    return [AskedPart(clients, place) for place in range(self._num_shards)]
+
+  def fill(self, part: AskedPart) -> Asked:
+    """Returns one of the shards of some clients."""
+    whose, shards = self._last
+    if whose != part.clients.tobytes():
+      whose, shards = part.clients.tobytes(), self._shards(part.clients)
+      self._last = whose, shards  # The other places are asked for, too.
+    return shards[part.place]
+
+  def _shards(self, clients: np.ndarray) -> list[Asked]:
+    """Returns all shards of some clients."""
     sizes, num_shards = self._sizes[clients], self._num_shards
     owners = np.repeat(clients, sizes)
     ends = np.cumsum(sizes)

@@ -7,6 +7,7 @@ run's folder.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 import contextlib
 import dataclasses
+import functools
 import gc
 import pathlib
 import time
@@ -27,6 +28,7 @@ from f3ast_tff import left_out as left_out_lib
 from f3ast_tff import process as process_lib
 from f3ast_tff import run_directory
 from f3ast_tff import server as server_lib
+from f3ast_tff.cluster import cluster as cluster_lib
 from f3ast_tff.datasets import federated
 
 # They belong to the state. The times that timing.csv holds do not.
@@ -97,6 +99,7 @@ def run(
   task: engine_lib.Task,
   folder: pathlib.Path,
   stop_if_diverged: bool = True,
+  cluster: Optional[cluster_lib.Cluster] = None,
 ) -> float:
   """Trains from the newest checkpoint in the folder, or from the start.
 
@@ -106,17 +109,19 @@ def run(
     folder: The run's folder, claimed by the caller.
     stop_if_diverged: Whether to end when numbers are not finite any more; else
       all rounds are played whatever they give.
+    cluster: Where clients train; None for this process. The files are the same.
 
   Returns:
     The seconds that training took, without set-up; the files are in the folder.
 
   Raises:
+    ClusterError: If the cluster is gone.
     DivergenceError: If the run has diverged and is to stop.
     RoundError: If a round cannot be computed.
     RunDirectoryError: If the folder's checkpoints are of another run.
     SettingsError: If the settings do not fit the task.
   """
-  engine = engine_lib.build(config, task)
+  engine = engine_lib.build(config, task, trains_here=cluster is None)
   test = _Test(
     evaluation.build_evaluator(
       task.model, task.dataset, num_threads=config.parallel_clients
@@ -126,7 +131,9 @@ def run(
     ),
   )
   files = _Files(folder, _origin(config, task.dataset))
-  server = server_lib.Server(engine)
+  server = server_lib.Server(engine, cluster)
+  if cluster is not None:
+    _open(cluster, engine, task, files.origin['the data set'])
   # What has been imported and traced stays. To look through it for garbage
   # takes a second each time, so that programs turn that off until here.
   gc.freeze()
@@ -138,6 +145,24 @@ def run(
   )
   _write_final_files(folder, task.dataset, engine.environment, progress)
   return time.perf_counter() - started
+
+
+def _open(
+  cluster: cluster_lib.Cluster,
+  engine: engine_lib.Engine,
+  task: engine_lib.Task,
+  fingerprint: str,
+) -> None:
+  """Starts the workers of a cluster."""
+  dataset = task.dataset
+  cluster.open(
+    functools.partial(
+      engine_lib.fillers, engine.makers, dataset.augment is None
+    ),
+    functools.partial(engine_lib.load_again, task.load, fingerprint),
+    functools.partial(engine_lib.client_examples, dataset),
+    run_directory.versions,
+  )
 
 
 def _restore(

@@ -66,6 +66,10 @@ def central_crop(x: np.ndarray) -> np.ndarray:
   return np.ascontiguousarray(x[:, margin:end, margin:end])
 
 
+def _as_tested(examples: federated.Examples) -> federated.Examples:
+  return {**examples, 'x': central_crop(examples['x'])}
+
+
 def load(
   source: str = 'tff',
   data_dir: Optional[_Path] = None,
@@ -136,9 +140,7 @@ def _dataset(
     test={'x': central_crop(arrays['test_x']), 'y': arrays['test_y']},
     test_owner=np.repeat(np.arange(len(sizes)), sizes),
     augment=augment,
-    as_tested=lambda examples: {
-      **examples, 'x': central_crop(examples['x'])
-    },
+    as_tested=_as_tested,
     is_sample=is_sample,
   )
 

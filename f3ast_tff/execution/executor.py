@@ -1,4 +1,4 @@
-"""Runs the rounds of a federated computation in this process.
+"""Runs the rounds of a federated computation.
 
 TFF's compiler splits a round, which maps (state, clients) to (state, output),
 into TensorFlow functions (`tff.backends.mapreduce.MapReduceForm`). Here they
@@ -8,14 +8,16 @@ make up two: `add`, called for each client, and `finish`, called once.
   finish:  state, output = update(state, report(merge(partials)))
            broadcast = prepare(state), for the next round
 
-Clients are dealt to a fixed number of threads, and partial sums are merged in
-the order of the threads: the result depends on that number and on nothing else.
+What clients do runs in threads of this process, or elsewhere (`cluster`). The
+number of partial sums is fixed, and they are merged in their order: the result
+depends on that number and not on where clients train.
 """
 
 from collections.abc import Callable, Sequence
 from concurrent import futures
+import functools
 import threading
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Optional, Protocol
 
 import tensorflow as tf
 import tensorflow_federated as tff
@@ -52,12 +54,144 @@ def _compiled(
   return form
 
 
-class _Add(NamedTuple):
-  """What a thread calls for its first client, and for each later one."""
+class Work:
+  """What clients do in a round; can be sent to another process.
 
-  first: _Function
-  later: _Function
-  has_variables: bool
+  Attributes:
+    client_type: The type of what a client brings.
+    parts: TFF's computations of it: `work`, `accumulate` and `zero`.
+  """
+
+  def __init__(self, *parts: tff.framework.ConcreteComputation):
+    self.parts = parts
+    self.client_type = parts[0].type_signature.parameter[0]
+
+  def __reduce__(self) -> tuple[Any, ...]:
+    serialize = tff.framework.serialize_computation
+    return _read_work, tuple(map(serialize, self.parts))
+
+
+def _read_work(*serialized: Any) -> Work:
+  """Returns what clients do from its parts as they are sent."""
+  return Work(*map(tff.framework.deserialize_computation, serialized))
+
+
+class Adder:
+  """What clients do, ready to run.
+
+  Attributes:
+    zero: The sum over no clients.
+    has_variables: Whether it belongs to one thread at a time.
+  """
+
+  def __init__(self, work: Work):
+    self._graphs = list(map(functions.read, work.parts[:2]))
+    self._specs = values.specs(work.parts[0].type_signature.parameter)
+    zero = functions.read(work.parts[2])
+    self.zero = functions.function(zero, [], [zero])()
+    self.has_variables = any(graph.initialize for graph in self._graphs)
+    self._first = functions.function(self._add, self._specs, self._graphs)
+
+  def _add(self, *arguments: tf.Tensor) -> functions.Leaves:
+    work, accumulate = self._graphs
+    end = len(self._specs)
+    partial = arguments[end:] or self.zero
+    return accumulate(*partial, *work(*arguments[:end]))
+
+  @functools.cached_property
+  def _later(self) -> _Function:  # Few have more than one client.
+    specs = [*self._specs, *map(tf.TensorSpec.from_tensor, self.zero)]
+    return functions.function(self._add, specs, self._graphs)
+
+  def __call__(
+    self, broadcast: functions.Leaves, clients: Sequence[functions.Leaves]
+  ) -> functions.Leaves:
+    """Returns the sum over some clients."""
+    if not clients:
+      return self.zero
+    partial = self._first(*clients[0], *broadcast)
+    for client in clients[1:]:
+      partial = self._later(*client, *broadcast, *partial)
+    return partial
+
+
+def adders(work: Work, number: int) -> list[Adder]:
+  """Returns what some threads of this process call, each its own."""
+  first = Adder(work)
+  # Variables belong to one thread, all else may be shared.
+  return [first] + [
+    Adder(work) if first.has_variables else first for _ in range(number - 1)
+  ]
+
+
+class Runner(Protocol):
+  """Where clients train."""
+
+  def load(self, clients: Sequence[Any]) -> Sequence[Any]:
+    """Returns what `start` takes for what clients bring."""
+
+  def start(
+    self, broadcast: functions.Leaves, clients: Sequence[Any]
+  ) -> Callable[[], list[functions.Leaves]]:
+    """Starts clients' work; returns what waits for the partial sums."""
+
+
+class Threads:
+  """Trains clients in threads of this process."""
+
+  def __init__(
+    self,
+    work: Work,
+    number: int,
+    fill: Callable[[Any], Any] = lambda client: client,
+  ):
+    """Compiles what clients do.
+
+    Args:
+      work: What they do.
+      number: How many threads.
+      fill: Maps what `load` is given for a client to what the client brings.
+    """
+    self._client_type = work.client_type
+    self._fill = fill
+    self._adders = adders(work, number)
+    self._pool = futures.ThreadPoolExecutor(number)
+
+  def load(self, clients: Sequence[Any]) -> list[functions.Leaves]:
+    """Returns the tensors of what each client brings."""
+    return [
+      values.flatten(self._fill(client), self._client_type)
+      for client in clients
+    ]
+
+  def start(
+    self, broadcast: functions.Leaves, clients: Sequence[functions.Leaves]
+  ) -> Callable[[], list[functions.Leaves]]:
+    """Starts the work of clients; each thread has a fixed share of them."""
+    number = len(self._adders)
+
+    def add(
+      thread: int, adder: Adder, is_running: threading.Event
+    ) -> functions.Leaves:
+      is_running.set()
+      return adder(broadcast, clients[thread::number])
+
+    events = [threading.Event() for _ in self._adders]
+    running = [
+      self._pool.submit(add, thread, adder, is_running)
+      for thread, (adder, is_running) in enumerate(zip(self._adders, events))
+    ]
+    # Else a caller with work of its own would keep Python's lock for itself
+    # before the threads have got to TensorFlow, which does not need it.
+    for is_running in events:
+      is_running.wait()
+
+    def wait() -> list[functions.Leaves]:
+      # All, even if one fails: the next round needs the variables of each.
+      futures.wait(running)
+      return [one.result() for one in running]
+
+    return wait
 
 
 class Executor:
@@ -65,70 +199,46 @@ class Executor:
 
   Attributes:
     state_type: The type of the state.
-    client_type: The type of what a client brings.
     output_type: The type of the output.
   """
 
   def __init__(
-    self, computation: tff.framework.ConcreteComputation, num_threads: int
+    self,
+    computation: tff.framework.ConcreteComputation,
+    num_partials: int,
+    runner: Optional[Callable[[Work], Runner]] = None,
   ):
     """Compiles a round.
 
     Args:
       computation: Maps (state at the server, values at the clients) to (state
         at the server, output at the server).
-      num_threads: How many clients are computed at a time.
+      num_partials: Of how many partial sums the sum over clients is made.
+      runner: Maps what clients do to what runs it and returns so many partial
+        sums; None for as many threads of this process.
     """
     form = _compiled(computation)
     type_ = computation.type_signature
     self.state_type = type_.parameter[0].member
-    self.client_type = type_.parameter[1].member
     self.output_type = type_.result[1].member
-    self._num_threads = num_threads
-    self._threads = futures.ThreadPoolExecutor(num_threads)
     self._state_specs = values.specs(self.state_type)
-    zero, prepare = functions.read(form.zero), functions.read(form.prepare)
-    self._zero = functions.function(zero, [], [zero])()
-    self._partial_specs = list(map(tf.TensorSpec.from_tensor, self._zero))
+    prepare = functions.read(form.prepare)
     self._prepare = functions.function(prepare, self._state_specs, [prepare])
-    self._finish = self._build_finish(form, prepare)
-    add = self._build_add(form)
-    # Variables belong to one thread, all else may be shared.
-    self._add = [add] + [
-      self._build_add(form) if add.has_variables else add
-      for _ in range(num_threads - 1)
-    ]
-
-  def _build_add(self, form: tff.backends.mapreduce.MapReduceForm) -> _Add:
-    work, accumulate = map(functions.read, (form.work, form.accumulate))
-    specs = values.specs(form.work.type_signature.parameter)
-
-    def add(*arguments: tf.Tensor) -> functions.Leaves:
-      for_work, partial = arguments[: len(specs)], arguments[len(specs) :]
-      return accumulate(*(partial or self._zero), *work(*for_work))
-
-    graphs = (work, accumulate)
-    first = functions.function(add, specs, graphs)
-    traced: list[_Function] = []
-
-    def later(*arguments: tf.Tensor) -> functions.Leaves:
-      if not traced:  # Only where there are more clients than threads.
-        traced.append(
-          functions.function(add, [*specs, *self._partial_specs], graphs)
-        )
-      return traced[0](*arguments)
-
-    return _Add(first, later, any(graph.initialize for graph in graphs))
+    self._finish = self._build_finish(form, prepare, num_partials)
+    work = Work(form.work, form.accumulate, form.zero)
+    self._runner = runner(work) if runner else Threads(work, num_partials)
 
   def _build_finish(
     self,
     form: tff.backends.mapreduce.MapReduceForm,
     prepare: functions.Graph,
+    num_partials: int,
   ) -> _Function:
     merge, report, update = map(
       functions.read, (form.merge, form.report, form.update)
     )
-    num_state, width = len(self._state_specs), len(self._partial_specs)
+    partial_specs = values.specs(form.zero.type_signature.result)
+    num_state, width = len(self._state_specs), len(partial_specs)
 
     def finish(*arguments: tf.Tensor) -> functions.Leaves:
       state, partials = arguments[:num_state], arguments[num_state:]
@@ -138,7 +248,7 @@ class Executor:
       result = update(*state, *report(*total))
       return [*result, *prepare(*result[:num_state])]
 
-    specs = [*self._state_specs, *(self._num_threads * self._partial_specs)]
+    specs = [*self._state_specs, *(num_partials * partial_specs)]
     return functions.function(finish, specs, (merge, report, update, prepare))
 
   def state(self, leaves: functions.Leaves) -> State:
@@ -146,30 +256,12 @@ class Executor:
     leaves = [tf.convert_to_tensor(leaf) for leaf in leaves]
     return State(leaves, self._prepare(*leaves))
 
-  def load(self, clients: Sequence[Any]) -> list[functions.Leaves]:
-    """Returns the tensors of what each client brings."""
-    return [values.flatten(client, self.client_type) for client in clients]
-
-  def _partial(
-    self,
-    thread: int,
-    state: State,
-    clients: Sequence[functions.Leaves],
-    is_running: threading.Event,
-  ) -> functions.Leaves:
-    """Returns the sum over a thread's clients."""
-    is_running.set()
-    partial = self._zero
-    for place, client in enumerate(clients):
-      arguments = *client, *state.broadcast
-      if place == 0:
-        partial = self._add[thread].first(*arguments)
-      else:
-        partial = self._add[thread].later(*arguments, *partial)
-    return partial
+  def load(self, clients: Sequence[Any]) -> Sequence[Any]:
+    """Returns what `start` takes for what clients bring."""
+    return self._runner.load(clients)
 
   def start(
-    self, state: State, clients: Sequence[functions.Leaves]
+    self, state: State, clients: Sequence[Any]
   ) -> Callable[[], tuple[State, functions.Leaves]]:
     """Starts a round.
 
@@ -181,26 +273,10 @@ class Executor:
       A function that waits for the end of the round and returns the state after
       it and the tensors of its output.
     """
-    events = [threading.Event() for _ in range(self._num_threads)]
-    running = [
-      self._threads.submit(
-        self._partial,
-        thread,
-        state,
-        clients[thread :: self._num_threads],
-        is_running,
-      )
-      for thread, is_running in enumerate(events)
-    ]
-    # Else a caller with work of its own would keep Python's lock for itself
-    # before the threads have got to TensorFlow, which does not need it.
-    for is_running in events:
-      is_running.wait()
+    wait = self._runner.start(state.broadcast, clients)
 
     def result() -> tuple[State, functions.Leaves]:
-      # All, even if one fails: the next round needs the variables of each.
-      futures.wait(running)
-      partials = [leaf for one in running for leaf in one.result()]
+      partials = [leaf for partial in wait() for leaf in partial]
       after = self._finish(*state.leaves, *partials)
       first, end = (
         len(self._state_specs), len(after) - len(state.broadcast)

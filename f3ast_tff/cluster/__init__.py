@@ -1,0 +1,1 @@
+"""Training on a Ray cluster; nothing here is imported unless asked for."""

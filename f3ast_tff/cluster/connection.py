@@ -1,0 +1,117 @@
+"""The connection of this process to a Ray cluster."""
+
+import atexit
+from collections.abc import Mapping
+import importlib.util
+import os
+import secrets
+import shutil
+import socket
+import tempfile
+import time
+from typing import Any, Optional
+
+_LOST_SECONDS = 5.0  # How long the head node may be away.
+
+
+class UsageError(ValueError):
+  """There is no such cluster."""
+
+
+class ClusterError(RuntimeError):
+  """The cluster is gone."""
+
+
+def check(where: str) -> Optional[int]:
+  """Returns how many workers a local cluster has, None for another one.
+
+  Args:
+    where: `auto` for the cluster of this environment, `local:N` for N workers
+      on this machine.
+
+  Raises:
+    UsageError: If it is something else, or Ray is not installed.
+  """
+  kind, _, number = where.partition(':')
+  is_local = kind == 'local' and number.isdecimal() and int(number) > 0
+  if not is_local and where != 'auto':
+    raise UsageError(
+      'cluster must be auto (the Ray cluster of this environment) or local:N '
+      f'(N workers on this machine), but it is {where!r}.'
+    )
+  if importlib.util.find_spec('ray') is None:
+    raise UsageError(
+      'A cluster needs Ray, which is not installed; run "make setup", or '
+      '"pip install ray==2.52.1".'
+    )
+  return int(number) if is_local else None
+
+
+def connect(where: str) -> Any:
+  """Connects this process to a cluster.
+
+  Args:
+    where: As for `check`.
+
+  Returns:
+    The module `ray`.
+  """
+  num_local = check(where)
+  # No messages about accelerators that nobody has asked for.
+  os.environ.setdefault('RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO', '0')
+  arguments: dict[str, Any] = {'address': 'auto'}
+  if num_local is not None:
+    # Nobody else can talk to what is started here: it listens on this machine
+    # only, and wants a token that only its own processes know.
+    os.environ['RAY_AUTH_MODE'] = 'token'
+    os.environ['RAY_AUTH_TOKEN'] = secrets.token_hex(32)
+    os.environ['RAY_USAGE_STATS_ENABLED'] = '0'
+    folder = tempfile.mkdtemp(prefix='f3ast-')
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    arguments = {
+      'address': 'local',
+      'num_cpus': num_local,
+      'include_dashboard': False,
+      '_node_ip_address': '127.0.0.1',
+      '_temp_dir': folder,
+    }
+  import ray
+
+  try:
+    ray.init(log_to_driver=False, logging_level='ERROR', **arguments)
+  except (OSError, RuntimeError, ValueError) as error:
+    why = ' '.join(str(error).split())
+    raise UsageError(
+      f'There is no Ray cluster to connect to ({why}); start one with "ray '
+      'start --head", set RAY_ADDRESS, or try --cluster=local:2.'
+    ) from error
+  # Ray prints the log of every process that dies; we say it in one line.
+  ray._private.worker.print_to_stdstream = lambda *_, **__: None
+  return ray
+
+
+def nodes(ray: Any) -> list[Mapping[str, Any]]:
+  """Returns the nodes that can compute.
+
+  Raises:
+    ClusterError: If the cluster does not answer.
+  """
+  # Ray itself would wait for a minute, and then end this process.
+  address = ray.get_runtime_context().gcs_address
+  host, _, port = address.rpartition(':')
+  deadline = time.monotonic() + _LOST_SECONDS
+  while True:
+    try:
+      socket.create_connection((host.strip('[]'), int(port)), 2.0).close()
+      break
+    except OSError as error:
+      if time.monotonic() > deadline:
+        raise ClusterError(
+          f'The Ray cluster at {address} is gone ({error.strerror or error}).'
+        ) from error
+      time.sleep(0.2)
+  return [
+    node
+    for node in ray.nodes()
+    if node['Alive'] and node['Resources'].get('CPU', 0) >= 1
+  ]
