@@ -392,7 +392,7 @@ class AskedShards:
     self._filled_up_to = filled_up_to
     self._sizes = np.array([len(part['y']) for part in train])
     self._starts = np.cumsum(self._sizes) - self._sizes
-    self._last: tuple[bytes, list[Asked]] = b'', []
+    self._last: tuple[Optional[bytes], list[Asked]] = None, []
 
   def parts(self, clients: np.ndarray) -> list[AskedPart]:
     """Returns the shards of all training examples of some clients."""
