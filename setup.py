@@ -73,6 +73,8 @@ setuptools.setup(
             'tensorflow-datasets>=4.9.4,<4.10',
             'tensorflow-federated==0.87.0',
         ],
+        # For --cluster; its release is the one that was tried.
+        'cluster': ['ray==2.52.1'],
         'test': [
             'hypothesis>=6.100',
             'pytest>=8',
