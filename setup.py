@@ -66,8 +66,6 @@ setuptools.setup(
         # `pip install --no-deps -r requirements.txt`, or just `make setup`.
         'tff': [
             'absl-py',
-            'grpcio',
-            'portpicker',
             'psutil',
             'tensorflow>=2.14,<2.15',
             'tensorflow-datasets>=4.9.4,<4.10',

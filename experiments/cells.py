@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 import dataclasses
 import fnmatch
-import hashlib
 import pathlib
 from typing import Any, NamedTuple, Optional
 
@@ -38,6 +37,18 @@ class Cell:
     return self.key.dataset != 'synthetic' and self.key.preset == 'paper'
 
   @property
+  def num_cores(self) -> int:
+    """How many cores it makes use of."""
+    return 2 if self.is_large else 1
+
+  @property
+  def memory(self) -> int:
+    """How many bytes of memory it may need; docs/performance.md has peaks."""
+    if self.key.dataset == 'cifar100' and self.is_large:
+      return 5_000_000_000
+    return 1_500_000_000
+
+  @property
   def settings(self) -> dict[str, Any]:
     """The settings that make this cell what it is."""
     return {
@@ -48,7 +59,7 @@ class Cell:
       'seed': self.key.seed,
       # The same on every machine. Two runs fill two cores better than one
       # does, but two of the large models would take much memory.
-      'parallel_clients': 2 if self.is_large else 1,
+      'parallel_clients': self.num_cores,
     }
 
   @property
@@ -110,35 +121,6 @@ def only(cells: Sequence[Cell], patterns: Sequence[str]) -> list[Cell]:
     for cell in cells
     if not patterns or any(fits(cell.name, p) for p in patterns)
   ]
-
-
-def shard(cells: Sequence[Cell], text: str) -> list[Cell]:
-  """Returns the i-th of n parts of the cells, for job arrays.
-
-  Args:
-    cells: The cells.
-    text: `i/n`, with i from 1 to n.
-
-  Returns:
-    About an n-th of the cells of each model, methods and conditions mixed, so
-    that parts take about the same time. A cell that needs another's result is
-    in its part.
-  """
-
-  def first(cell: Cell) -> str:
-    return cell.match.name if cell.match else cell.name
-
-  def place(name: str) -> tuple[str, bytes]:
-    # Cells of one preset and dataset follow one another, in a mixed order.
-    return name.rpartition('/')[0], hashlib.sha1(name.encode()).digest()
-
-  parts = text.split('/')
-  if len(parts) == 2 and all(part.isdecimal() for part in parts):
-    i, n = map(int, parts)
-    if 1 <= i <= n:
-      part = set(sorted(set(map(first, cells)), key=place)[i - 1 :: n])
-      return [cell for cell in cells if first(cell) in part]
-  raise ValueError(f'shard must be i/n with i from 1 to n, but it is {text!r}.')
 
 
 def result_of(cell: Cell, places: Places) -> Optional[dict[str, Any]]:

@@ -32,13 +32,6 @@ _RESUME = flags.DEFINE_bool(
   False,
   'Go on with the run in --output_dir if there is one, from its checkpoint.',
 )
-_CLUSTER = flags.DEFINE_string(
-  'cluster',
-  '',
-  'Train clients on the Ray cluster of this environment or RAY_ADDRESS (auto) '
-  'or on N workers of this machine (local:N); by default in this process.',
-)
-
 _ON_DIVERGENCE = flags.DEFINE_enum(
   'on_divergence',
   'stop',
@@ -65,6 +58,16 @@ _DEFINE = {
 }
 
 
+def define_cluster(what: str) -> flags.FlagHolder:
+  """Defines --cluster for a program that does something there."""
+  return flags.DEFINE_string(
+    'cluster',
+    '',
+    f'{what} on the Ray cluster of this environment or RAY_ADDRESS (auto), or '
+    'on N workers of this machine (local:N); by default without Ray.',
+  )
+
+
 def define_flags(defaults: config_lib.Config) -> None:
   """Defines a flag for each setting of `config.Config`.
 
@@ -72,6 +75,7 @@ def define_flags(defaults: config_lib.Config) -> None:
     defaults: The experiment's own defaults.
   """
   flags.disclaim_key_flags()
+  define_cluster('Train clients')
   for field in dataclasses.fields(defaults):
     value = getattr(defaults, field.name)
     text, choices = field.metadata['help'], field.metadata['choices']
@@ -219,8 +223,8 @@ def run(
     if not verbosity.present:
       logging.set_verbosity(logging.WARNING)
     with one_sentence(ValueError, 2):
-      if _CLUSTER.value:
-        connection.check(_CLUSTER.value)
+      if flags.FLAGS.cluster:
+        connection.check(flags.FLAGS.cluster)
       config = config_from_flags().resolve(learning_rates)
       settings = {
         'task': name, **dataclasses.asdict(config), **task_settings()
@@ -282,10 +286,10 @@ def _train(
     f'{compiled}; --parallel_clients changes the number.',
     flush=True,
   )
-  cluster = None
-  if _CLUSTER.value:
+  cluster, where = None, flags.FLAGS.cluster
+  if where:
     with one_sentence(connection.UsageError, 2):
-      cluster = cluster_lib.Cluster(_CLUSTER.value, config.threads_per_client)
+      cluster = cluster_lib.Cluster(where, config.threads_per_client)
   of_a_run = server.RoundError, divergence.DivergenceError
   try:
     with one_sentence(of_a_run, 1), one_sentence(engine.SettingsError, 2):

@@ -6,14 +6,14 @@ when it has finished, one small file below `results/` remains of it. A cell that
 fails does not stop the others.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 import contextlib
 import os
 import pathlib
 import subprocess
 import sys
 import time
-from typing import NamedTuple, Optional
+from typing import NamedTuple, Optional, Protocol, Union
 
 import tqdm
 
@@ -34,31 +34,72 @@ class Outcome(NamedTuple):
   waiting: list[str]
 
 
-Start = Callable[[cells_lib.Cell, cells_lib.Places], subprocess.Popen]
+class Job(Protocol):
+  """The run of a cell, somewhere."""
+
+  def poll(self) -> Optional[int]:
+    """Returns its exit code, None while it runs."""
+
+  def rounds_done(self) -> int:
+    """Returns how many rounds it has recorded."""
 
 
-def start(cell: cells_lib.Cell, places: cells_lib.Places) -> subprocess.Popen:
-  """Starts a run that ends with this program."""
+class Machines(Protocol):
+  """Where cells run."""
+
+  def begin(
+    self, cell: cells_lib.Cell, places: cells_lib.Places
+  ) -> Optional[Job]:
+    """Starts the run of a cell; None if there is no room for it now."""
+
+
+def command(
+  cell: cells_lib.Cell, folder: pathlib.Path, data_dir: Optional[pathlib.Path]
+) -> list[str]:
+  """Returns the command of a run that ends with this program.
+
+  Args:
+    cell: The cell.
+    folder: The folder of the run.
+    data_dir: As in `cells.Places`.
+
+  Returns:
+    What to execute.
+  """
   launcher = pathlib.Path(__file__).with_name('die_with_parent.py')
-  command = [
+  words = [
     sys.executable,
     str(launcher),
     str(os.getpid()),
     sys.executable,
     *cell.arguments,
-    f'--output_dir={places.folder(cell).absolute()}',
+    f'--output_dir={folder.absolute()}',
     '--resume',
   ]
-  if places.data_dir is not None and cell.key.dataset != 'synthetic':
-    command.append(f'--data_dir={places.data_dir.absolute()}')
-  places.log(cell).parent.mkdir(parents=True, exist_ok=True)
-  with open(places.log(cell), 'w') as file:
+  if data_dir is not None and cell.key.dataset != 'synthetic':
+    words.append(f'--data_dir={data_dir.absolute()}')
+  return words
+
+
+def popen(
+  words: Sequence[str], log: pathlib.Path, cwd: Optional[pathlib.Path] = None
+) -> subprocess.Popen:
+  """Starts a process that writes to a log."""
+  log.parent.mkdir(parents=True, exist_ok=True)
+  with open(log, 'w') as file:
     return subprocess.Popen(
-      command,
+      words,
       stdin=subprocess.DEVNULL,
       stdout=file,
       stderr=subprocess.STDOUT,
+      cwd=cwd,
     )
+
+
+def start(cell: cells_lib.Cell, places: cells_lib.Places) -> subprocess.Popen:
+  """Starts the run of a cell on this machine."""
+  words = command(cell, places.folder(cell), places.data_dir)
+  return popen(words, places.log(cell))
 
 
 def shares_of_cores(jobs: int) -> list[set[int]]:
@@ -77,6 +118,50 @@ def shares_of_cores(jobs: int) -> list[set[int]]:
   if jobs > len(cores):
     return [set(cores)] * jobs
   return [set(cores[i::jobs]) for i in range(jobs)]
+
+
+class _LocalJob:
+  """A process of this machine."""
+
+  def __init__(
+    self,
+    process: subprocess.Popen,
+    folder: pathlib.Path,
+    give_back: Callable[[], None],
+  ):
+    self._process, self._folder, self._give_back = process, folder, give_back
+
+  def poll(self) -> Optional[int]:
+    """Returns the exit code, None while it runs."""
+    code = self._process.poll()
+    if code is not None:
+      self._give_back()
+    return code
+
+  def rounds_done(self) -> int:
+    """Returns how many rounds it has recorded."""
+    return cells_lib.rounds_done(self._folder)
+
+
+class ThisMachine:
+  """Runs cells here, some at a time, each with cores of its own."""
+
+  def __init__(self, jobs: int):
+    self._free = shares_of_cores(jobs)
+
+  def begin(
+    self, cell: cells_lib.Cell, places: cells_lib.Places
+  ) -> Optional[Job]:
+    """Starts the run of a cell; None if there is no room for it now."""
+    if not self._free:
+      return None
+    process = start(cell, places)
+    cores = self._free.pop()
+    with contextlib.suppress(ProcessLookupError):  # It may have ended.
+      os.sched_setaffinity(process.pid, cores)
+    return _LocalJob(
+      process, places.folder(cell), lambda: self._free.append(cores)
+    )
 
 
 def revision() -> str:
@@ -156,52 +241,41 @@ class _Progress:
       # What took no time must not make the rest look quick.
       self._bar.initial += round(self._work[cell.name])
 
-  def show(self, running: Sequence[cells_lib.Cell]) -> None:
+  def show(self, running: Mapping[cells_lib.Cell, Job]) -> None:
     if self._bar.disable:
       return
     under_way = sum(
-      self._work[cell.name]
-      * min(1.0, cells_lib.rounds_done(self._places.folder(cell)) / cell.rounds)
-      for cell in running
+      self._work[cell.name] * min(1.0, job.rounds_done() / cell.rounds)
+      for cell, job in running.items()
     )
     self._bar.n = min(self._bar.total, round(self._done_work + under_way))
     self._bar.set_description(f'{self._done} of {len(self._work)} cells', False)
     self._bar.refresh()
 
 
-class _Process(NamedTuple):
-  """A run, and the cores that are its own."""
-
-  process: subprocess.Popen
-  cores: set[int]
-
-
 class _Runner:
   """The cells of a call of `run`: who waits, who runs, who failed."""
 
-  def __init__(self, places: cells_lib.Places, jobs: int, start_: Start):
-    self._places, self._start = places, start_
-    self._free = shares_of_cores(jobs)
-    self.running: dict[cells_lib.Cell, _Process] = {}
+  def __init__(self, places: cells_lib.Places, machines: Machines):
+    self._places, self._machines = places, machines
+    self.running: dict[cells_lib.Cell, Job] = {}
     self.failed: list[str] = []
 
   def fill(self, waiting: list[cells_lib.Cell], progress: _Progress) -> None:
     """Starts cells that need not wait, while there is room."""
     for cell in list(waiting):
-      if not self._free:
-        return
       try:
         ready = cells_lib.resolve(cell, self._places)
-        if ready is None:
-          continue
-        waiting.remove(cell)
-        self._begin(ready, progress)
-      except _OF_ONE_CELL as error:
-        if cell in waiting:
+        if ready is not None and not self._begin(ready, progress):
+          return
+        if ready is not None:
           waiting.remove(cell)
+      except _OF_ONE_CELL as error:
+        waiting.remove(cell)
         self._fail(cell, str(error), progress)
 
-  def _begin(self, cell: cells_lib.Cell, progress: _Progress) -> None:
+  def _begin(self, cell: cells_lib.Cell, progress: _Progress) -> bool:
+    """Sees to a cell; returns whether there was room for it."""
     folder = self._places.folder(cell)
     if cells_lib.result_of(cell, self._places) is not None:
       progress.skip(cell)
@@ -211,24 +285,24 @@ class _Runner:
       reason = _begun_with_other_code(cell, self._places)
       if reason:
         self._fail(cell, reason, progress)
-        return
-      process = self._start(cell, self._places)
-      cores = self._free.pop()
-      with contextlib.suppress(ProcessLookupError):  # It may have ended.
-        os.sched_setaffinity(process.pid, cores)
-      self.running[cell] = _Process(process, cores)
+        return True
+      job = self._machines.begin(cell, self._places)
+      if job is None:
+        return False
+      self.running[cell] = job
       progress.say(f'started  {cell.name}')
+    return True
 
   def reap(self, progress: _Progress) -> None:
     """Takes up the results of processes that have ended."""
-    for cell, (process, cores) in list(self.running.items()):
-      if process.poll() is None:
+    for cell, job in list(self.running.items()):
+      code = job.poll()
+      if code is None:
         continue
       del self.running[cell]
-      self._free.append(cores)
-      if process.returncode:
+      if code:
         log = self._places.log(cell)
-        reason = f'exit code {process.returncode}: {_last_line(log)} See {log}'
+        reason = f'exit code {code}: {_last_line(log)} See {log}'
       elif not results.is_whole(self._places.folder(cell), cell.rounds):
         reason = f'ended without its files; see {self._places.log(cell)}'
       else:
@@ -258,8 +332,7 @@ class _Runner:
 def run(
   cells: Sequence[cells_lib.Cell],
   places: cells_lib.Places,
-  jobs: int,
-  start_: Optional[Start] = None,
+  machines: Union[int, Machines],
   poll_seconds: float = 0.2,
 ) -> Outcome:
   """Runs the cells that have no result yet.
@@ -267,23 +340,24 @@ def run(
   Args:
     cells: The cells.
     places: Where runs and results go.
-    jobs: How many processes at a time; the cores are dealt out to them.
-    start_: Starts the process of a cell; None for `start`.
+    machines: Where they run; a number for this machine, so many at a time.
     poll_seconds: How long to wait before looking again who has ended.
 
   Returns:
     Which cells failed, and which still wait for the result of another.
   """
   waiting = list(cells)
-  # Fewer cells than jobs have more cores each.
-  num_left = sum(
-    not results.path_of(places.results, cell.key).exists() for cell in cells
-  )
-  runner = _Runner(places, max(1, min(jobs, num_left)), start_ or start)
+  if isinstance(machines, int):
+    # Fewer cells than jobs have more cores each.
+    num_left = sum(
+      not results.path_of(places.results, cell.key).exists() for cell in cells
+    )
+    machines = ThisMachine(max(1, min(machines, num_left)))
+  runner = _Runner(places, machines)
   with _Progress(cells, places) as progress:
     while True:
       runner.fill(waiting, progress)
-      progress.show(list(runner.running))
+      progress.show(runner.running)
       if not runner.running:
         break  # All done, or those left wait for results that nobody makes.
       time.sleep(poll_seconds)

@@ -7,8 +7,10 @@ import sys
 
 from experiments import cells as cells_lib
 from experiments import cli
+from experiments import cluster_grid
 from experiments import grid
 from experiments import paper_numbers
+from f3ast_tff.cluster import connection
 from f3ast_tff.report import design
 from f3ast_tff.report import results
 
@@ -114,22 +116,36 @@ def keep_once_more(folder: pathlib.Path) -> None:
 
 
 def run(
-  cells: Sequence[cells_lib.Cell], places: cells_lib.Places, jobs: int
+  cells: Sequence[cells_lib.Cell],
+  places: cells_lib.Places,
+  jobs: int,
+  where: str = '',
 ) -> bool:
   """Runs cells and tells what became of them.
 
   Args:
     cells: The cells.
     places: Where runs and results go.
-    jobs: How many at a time.
+    jobs: How many at a time, if on this machine.
+    where: The Ray cluster to run them on, see `connection.check`; empty for
+      this machine.
 
   Returns:
     Whether all have a result now.
   """
+  cluster = None
+  if where:
+    with cli.one_sentence(connection.UsageError, 2):
+      cluster = cluster_grid.Cluster(where)
   try:
-    outcome = grid.run(cells, places, jobs)
+    outcome = grid.run(cells, places, cluster or jobs)
   except KeyboardInterrupt:
     cli.fail('interrupted; the same command goes on.', 130)
+  except connection.ClusterError as error:
+    cli.fail_at_once(f'{error} The same command goes on.', 1)
+  finally:
+    if cluster is not None:
+      cluster.close()
   for line in (*outcome.waiting, *outcome.failed):
     print(f'error: {line}', file=sys.stderr)
   if outcome.failed:

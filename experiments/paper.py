@@ -10,8 +10,7 @@ was interrupted goes on. The report is in docs/paper; what has not been run says
 so there. `--preset=compact` trains small models for few rounds on CIFAR-100 and
 Shakespeare, `--preset=paper` those of the paper. Synthetic is in both.
 
-On a cluster, `--shard=i/n` runs the i-th of n parts; when all parts have ended,
-`--report_only` makes the report of all.
+`--cluster=auto` runs the cells on the nodes of a Ray cluster.
 """
 
 from collections.abc import Sequence
@@ -27,6 +26,7 @@ from experiments import grid
 from experiments import grid_report
 from experiments import paper_cells
 from experiments import plan
+from f3ast_tff.cluster import connection
 
 _PRESET = flags.DEFINE_enum(
   'preset',
@@ -40,15 +40,13 @@ _ONLY = flags.DEFINE_list(
   'Parts of names of cells, or globs of whole names, with commas; see '
   '--dry_run for the names.',
 )
-_SHARD = flags.DEFINE_string(
-  'shard', None, 'Run the i-th of n parts: i/n, with i from 1 to n.'
-)
 _JOBS = flags.DEFINE_integer(
   'jobs',
   len(os.sched_getaffinity(0)),
   'How many runs at a time. One of CIFAR-100 at paper size takes 5 GB.',
   lower_bound=1,
 )
+_CLUSTER = cli.define_cluster('Run the cells')
 _DRY_RUN = flags.DEFINE_bool(
   'dry_run', False, 'Print the cells, their time and commands; run nothing.'
 )
@@ -124,21 +122,12 @@ def _main(
     return
   if not _FROM_SCRATCH.value:
     _check_code_is_named()
-  if is_new and _SHARD.value is not None:
-    cli.fail(
-      f'{scratch} holds a finished call, which parts of a job array would all '
-      'move aside; move it yourself before.',
-      2,
-    )
   if is_new:
     grid_report.keep_once_more(scratch)
-  all_well = grid_report.run(chosen, places, _JOBS.value)
-  # Parts of a job array would write one report at the same time, and change
-  # the files that git knows while others still run.
-  if _SHARD.value is None:
-    grid_report.write(places, every, output)
-    if _FROM_SCRATCH.value and all_well:
-      finished.touch()
+  all_well = grid_report.run(chosen, places, _JOBS.value, _CLUSTER.value)
+  grid_report.write(places, every, output)
+  if _FROM_SCRATCH.value and all_well:
+    finished.touch()
   if not all_well:
     sys.exit(1)
 
@@ -159,8 +148,8 @@ def main(argv: Sequence[str]) -> None:
         f'No cell of --preset={_PRESET.value} fits --only='
         f'{",".join(_ONLY.value)}; --dry_run lists their names.'
       )
-    if _SHARD.value is not None:
-      chosen = cells_lib.shard(chosen, _SHARD.value)
+    if _CLUSTER.value:
+      connection.check(_CLUSTER.value)
     _main(chosen, paper_cells.cells('all', _ROUNDS.value))
 
 

@@ -22,6 +22,7 @@ from experiments import cli
 from experiments import compare
 from experiments import grid_report
 from experiments import paper_cells
+from f3ast_tff.cluster import connection
 from f3ast_tff.report import run_tables
 
 _JOBS = flags.DEFINE_integer(
@@ -30,6 +31,7 @@ _JOBS = flags.DEFINE_integer(
   'How many runs at a time.',
   lower_bound=1,
 )
+_CLUSTER = cli.define_cluster('Run them')
 _ROUNDS = flags.DEFINE_integer('rounds', 500, 'Rounds a run.', lower_bound=1)
 _SEEDS = flags.DEFINE_integer(
   'seeds', 3, 'How many seeds, from 0.', lower_bound=1
@@ -51,6 +53,8 @@ def main(argv: Sequence[str]) -> None:
 
 
 def _main() -> None:
+  if _CLUSTER.value:
+    connection.check(_CLUSTER.value)
   name = f'reproduce-{_ROUNDS.value}rounds-{_SEEDS.value}seeds'
   output = cli.here('runs') / name
   cells = paper_cells.main_grid(
@@ -64,7 +68,7 @@ def _main() -> None:
     output / 'runs', output / 'results', allow_changed_code=True
   )
   began = time.time()
-  if not grid_report.run(cells, places, _JOBS.value):
+  if not grid_report.run(cells, places, _JOBS.value, _CLUSTER.value):
     sys.exit(1)
   title = 'Synthetic(1,1), home_devices, K = 10'
   text = compare.report(

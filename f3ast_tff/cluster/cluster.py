@@ -152,7 +152,7 @@ class Cluster:
       else:
         yield _Place(node['NodeID'], 0), name, int(node['Resources']['CPU'])
 
-  def _refresh(self) -> None:
+  def refresh(self) -> None:
     """Takes up workers that are ready, and starts some at new places."""
     self._refreshed = time.monotonic()
     places = list(self._places())
@@ -249,7 +249,7 @@ class Cluster:
     """Returns when a worker is ready."""
     deadline = time.monotonic() + _PATIENCE_SECONDS
     while not self.capacity:
-      self._refresh()
+      self.refresh()
       if not self._workers or time.monotonic() > deadline:
         raise connection.ClusterError(
           f'No node of the Ray cluster can train ({self._last_loss}).'
@@ -261,7 +261,7 @@ class Cluster:
   ) -> Callable[[], list[functions.Leaves]]:
     """Starts the work of clients; see `executor.Runner`."""
     if time.monotonic() > self._refreshed + 1.0:
-      self._refresh()
+      self.refresh()
     model = [leaf.numpy() for leaf in broadcast]
     round_ = _Round(
       name,
@@ -301,7 +301,7 @@ class Cluster:
           if sum_ in worker.running and place in self._workers:
             self._take(round_, place, worker, sum_)
       if not done:
-        self._refresh()
+        self.refresh()
         self._look_after(round_)
     for sum_ in round_.sums.values():
       if isinstance(sum_, worker_lib.Failure):

@@ -12,6 +12,12 @@ import time
 from typing import Any, Optional
 
 _LOST_SECONDS = 5.0  # How long the head node may be away.
+_QUIET = {
+  'RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO': '0',
+  'RAY_BACKEND_LOG_LEVEL': 'fatal',
+  'RAY_enable_metrics_collection': '0',
+  'RAY_USAGE_STATS_ENABLED': '0',
+}
 
 
 class UsageError(ValueError):
@@ -57,15 +63,16 @@ def connect(where: str) -> Any:
     The module `ray`.
   """
   num_local = check(where)
-  # No messages about accelerators that nobody has asked for.
-  os.environ.setdefault('RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO', '0')
+  # No messages about accelerators, metrics and the like: what matters to the
+  # run, the run says.
+  for name, value in _QUIET.items():
+    os.environ.setdefault(name, value)
   arguments: dict[str, Any] = {'address': 'auto'}
   if num_local is not None:
     # Nobody else can talk to what is started here: it listens on this machine
     # only, and wants a token that only its own processes know.
     os.environ['RAY_AUTH_MODE'] = 'token'
     os.environ['RAY_AUTH_TOKEN'] = secrets.token_hex(32)
-    os.environ['RAY_USAGE_STATS_ENABLED'] = '0'
     folder = tempfile.mkdtemp(prefix='f3ast-')
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     arguments = {

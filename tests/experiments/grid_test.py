@@ -6,6 +6,7 @@ import pathlib
 import subprocess
 import sys
 import time
+from unittest import mock
 
 import pandas as pd
 import psutil
@@ -39,7 +40,8 @@ def _revision(monkeypatch):
 
 
 def _run(cells, places, stub, jobs=2):
-  return grid.run(cells, places, jobs, stub, poll_seconds=0.02)
+  with mock.patch.object(grid, 'start', stub):
+    return grid.run(cells, places, jobs, poll_seconds=0.02)
 
 
 def _names(places):

@@ -68,13 +68,10 @@ def test_report_and_check(tmp_path):
 _FEW = '--only=*home_devices-f3ast-seed=0,*home_devices-fedavg-matched-seed=0'
 
 
-def test_a_grid_in_shards(tmp_path):
-  # Shards leave the report alone.
-  flags = [_FEW, '--preset=compact', '--jobs=1']
-  for i in (1, 2):
-    done = _paper(tmp_path, *flags, f'--shard={i}/2', stub=True)
-    assert done.returncode == 0, done.stderr
-  assert not (tmp_path / 'docs').exists()
+def test_a_grid_is_run_and_its_report_made(tmp_path):
+  done = _paper(tmp_path, _FEW, '--preset=compact', '--jobs=1', stub=True)
+  assert done.returncode == 0, done.stderr
+  assert (tmp_path / 'docs' / 'paper' / 'report.html').exists()
   found = results.read_all(tmp_path / 'results' / 'cells')
   assert len(found) == 4  # Two of Synthetic, CIFAR-100, Shakespeare.
 
@@ -94,10 +91,6 @@ def test_from_scratch_leaves_results_alone(tmp_path):
   num_cells = done.stdout.count('seed=0: ')
   assert f'{num_cells} cells, {num_cells} to run' in done.stdout
   assert (scratch / 'finished').exists()
-  # But not by several processes at a time.
-  message = _one_error(_paper(tmp_path, *flags, '--shard=1/2'), 2)
-  assert 'holds a finished call' in message
-  assert (scratch / 'finished').exists()
 
 
 def test_cells_that_cannot_run_are_no_success(tmp_path):
@@ -112,7 +105,7 @@ def test_cells_that_cannot_run_are_no_success(tmp_path):
 @pytest.mark.parametrize(
   'arguments, message',
   [
-    (['--shard=3/2'], 'i/n with i from 1 to n'),
+    (['--cluster=moon'], 'auto (the Ray cluster'),
     (['--only=nothing'], 'fits --only=nothing'),
     (['--rounds=5'], '--from_scratch'),
     (['--check', '--dry_run'], 'one of --check'),
