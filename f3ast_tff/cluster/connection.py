@@ -5,11 +5,14 @@ from collections.abc import Mapping
 import importlib.util
 import os
 import secrets
-import shutil
+import signal
 import socket
 import tempfile
+import threading
 import time
 from typing import Any, Optional
+
+from f3ast_tff.cluster import guard
 
 _LOST_SECONDS = 5.0  # How long the head node may be away.
 _QUIET = {
@@ -74,7 +77,8 @@ def connect(where: str) -> Any:
     os.environ['RAY_AUTH_MODE'] = 'token'
     os.environ['RAY_AUTH_TOKEN'] = secrets.token_hex(32)
     folder = tempfile.mkdtemp(prefix='f3ast-')
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    # Before Ray is imported, so that Ray's own end comes first.
+    atexit.register(guard.start(folder).communicate)
     arguments = {
       'address': 'local',
       'num_cpus': num_local,
@@ -84,6 +88,7 @@ def connect(where: str) -> Any:
     }
   import ray
 
+  on_sigterm = signal.getsignal(signal.SIGTERM)
   try:
     ray.init(log_to_driver=False, logging_level='ERROR', **arguments)
   except (OSError, RuntimeError, ValueError) as error:
@@ -92,6 +97,9 @@ def connect(where: str) -> Any:
       f'There is no Ray cluster to connect to ({why}); start one with "ray '
       'start --head", set RAY_ADDRESS, or try --cluster=local:2.'
     ) from error
+  if threading.current_thread() is threading.main_thread():
+    # Ray's handler prints the stack and takes seconds to end.
+    signal.signal(signal.SIGTERM, on_sigterm or signal.SIG_DFL)
   # Ray prints the log of every process that dies; we say it in one line.
   ray._private.worker.print_to_stdstream = lambda *_, **__: None
   return ray
