@@ -152,7 +152,7 @@ class _RemoteJob:
       try:
         answer = ray.get(next(self._answers))
       except (ray.exceptions.RayError, StopIteration) as error:
-        why = str(error).strip().partition('\n')[0].rstrip('.')
+        why = str(error).strip().partition('\n')[0].partition('. ')[0]
         if self._starts == _MOST_STARTS:
           return self._end(_Ended(1, {'': f'{name} was lost: {why}'.encode()}))
         print(f'lost     {name} ({why}); it goes on', file=sys.stderr)
