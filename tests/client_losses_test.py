@@ -46,7 +46,7 @@ def _asked(*clients, train=_EXAMPLES, num_shards=1, **arguments):
     num_shards=num_shards,
     **arguments,
   )
-  return make(np.array(clients, int))
+  return [make.fill(part) for part in make.parts(np.array(clients, int))]
 
 
 def _replaced(index, examples):

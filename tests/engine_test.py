@@ -1,7 +1,9 @@
 """Tests of `engine`: cores and shards of a run."""
 
 import dataclasses
+import functools
 import os
+import pickle
 import subprocess
 import sys
 
@@ -12,6 +14,7 @@ from f3ast_tff import config as config_lib
 from f3ast_tff import engine
 from f3ast_tff import selection
 from f3ast_tff import shards
+from f3ast_tff.datasets import federated
 from f3ast_tff.datasets import synthetic
 from f3ast_tff.models import softmax
 
@@ -35,6 +38,10 @@ def _build(xla=True, **changes):
 
 def _cohort(*clients):
   return selection.Cohort(np.array(clients, int), np.ones(len(clients)))
+
+
+def _asked(built, clients, round_num):
+  return list(map(built.asked.fill, built.parts_asked(clients, round_num)))
 
 
 def test_cores_are_shared_among_the_clients_that_train_at_a_time():
@@ -79,7 +86,7 @@ def test_candidates_fit_in_whoever_they_are(protocol, xla):
   largest = np.argsort(_DATA.num_examples)[-5:]
   shapes = set()
   for clients in (largest, np.array([0]), np.arange(5)):
-    made = built.shards_asked(clients, 1)
+    made = _asked(built, clients, 1)
     assert len(made) == 2
     shapes |= {shard.batches.shape for shard in made}
     rows = sum((shard.batches != shards.NO_ROW).sum() for shard in made)
@@ -89,7 +96,7 @@ def test_candidates_fit_in_whoever_they_are(protocol, xla):
 
 def test_who_is_asked_would_train_on_the_same_batches():
   built = _build(algorithm='power_of_choice', protocol='losses_of_training')
-  asked = built.shards_asked(np.array([2, 4]), 3)
+  asked = _asked(built, np.array([2, 4]), 3)
   trained = built.shards(_cohort(2, 4), 3)
   for one, other in zip(asked, trained):
     np.testing.assert_array_equal(one.clients, other.clients)
@@ -98,7 +105,58 @@ def test_who_is_asked_would_train_on_the_same_batches():
 
 def test_a_policy_that_needs_no_losses_has_nobody_asked():
   built = _build()
-  assert built.ask is None and built.shards_asked is None
+  assert built.ask is None and built.asked is None
+  assert list(built.makers) == ['train']
+
+
+def _load(seed=1):
+  return synthetic.load(num_clients=8, seed=seed)
+
+
+def test_a_data_set_is_loaded_again_only_if_it_is_the_same():
+  fingerprint = federated.fingerprint(_DATA)
+  loaded = engine.load_again(_load, fingerprint)
+  np.testing.assert_array_equal(loaded.sizes, _DATA.num_examples)
+  for name, field in loaded.fields.items():
+    np.testing.assert_array_equal(
+      field, np.concatenate([part[name] for part in _DATA.train])
+    )
+  other = functools.partial(_load, seed=2)
+  found = federated.fingerprint(other())
+  with pytest.raises(ValueError, match=f'another one .*{found}'):
+    engine.load_again(other, fingerprint)
+  with pytest.raises(ValueError, match='does not say how to load'):
+    engine.load_again(None, fingerprint)
+
+
+@pytest.mark.parametrize('protocol', ['paper', 'losses_of_training'])
+def test_another_machine_fills_the_same_shards(protocol):
+  settings = {'algorithm': 'power_of_choice', 'protocol': protocol}
+  here = _build(**settings)
+  driver = engine.build(
+    _config(**settings), engine.Task(_DATA, _MODEL), trains_here=False
+  )
+  makers, data = pickle.loads(
+    pickle.dumps((driver.makers, engine.client_examples(_DATA)))
+  )
+  there = engine.fillers(makers, True, data)
+  parts = driver.shards.parts(_cohort(1, 4, 6), 2)
+  _assert_equal(
+    map(there['train'], parts), here.shards(_cohort(1, 4, 6), 2)
+  )
+  clients = np.array([0, 5, 7])
+  parts = driver.parts_asked(clients, 2)
+  _assert_equal(map(there['ask'], parts), _asked(here, clients, 2))
+
+
+def _assert_equal(some_shards, others):
+  some_shards, others = list(some_shards), list(others)
+  assert len(some_shards) == len(others) == 2
+  for one, other in zip(some_shards, others):
+    for name in ('x', 'y'):
+      np.testing.assert_array_equal(one.examples[name], other.examples[name])
+    for leaf, other_leaf in zip(one[1:], other[1:]):
+      np.testing.assert_array_equal(leaf, other_leaf)
 
 
 # XLA leaves a file for each module that it compiles.

@@ -67,7 +67,7 @@ _NAMES = [
     'num_clients',
     'on_divergence',
     'resume',
-    'workers',
+    'cluster',
   )
 ]
 
@@ -79,8 +79,8 @@ def _sound_values(name: str) -> st.SearchStrategy[str]:
     return st.sampled_from(list(field.metadata['choices']))
   if name in ('beta', 'alpha', 'proximal', 'server_epsilon') or 'rate' in name:
     return st.floats(1e-9, 1).map(str)
-  if name == 'workers':
-    return st.just('')  # Anything else is refused.
+  if name == 'cluster':
+    return st.sampled_from(['', 'auto', 'local:2'])
   if name == 'clients_per_round':
     return st.sampled_from(['3', 'uniform:1,4', 'schedule:2,0,9'])
   return st.integers(1, 40).map(str)

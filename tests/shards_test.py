@@ -1,5 +1,6 @@
 """Tests of `shards`."""
 
+import pickle
 import sys
 
 import hypothesis
@@ -99,10 +100,47 @@ def test_nobody_and_somebody_without_examples():
 
 def test_who_fails_is_there_without_examples():
   make = _make(is_shuffled=False)
-  (shard,) = make(_cohort(0, 2), 1, failed=[0])
+  (part,) = make.parts(_cohort(0, 2), 1, failed=[0])
+  shard = make.fill(part)
   np.testing.assert_array_equal(shard.clients, [[0, 0, 0], [2, 0, 2]])
   np.testing.assert_array_equal(shard.weights, [0.125, 0.25])
   np.testing.assert_array_equal(shard.batches, [[5, 6], [7, -1]])
+
+
+def test_parts_by_hand_and_shards_that_are_filled_anywhere():
+  make = _make(num_shards=2, epochs=2)
+  parts = make.parts(_cohort(2, 0, weights=[0.25, 2.0]), 7, failed=[2])
+  # Client 0 has 3 batches and comes first, client 2 goes to the other shard.
+  assert [part.clients for part in parts] == [[0], [2]]
+  assert [part.weights.tolist() for part in parts] == [[2.0], [0.25]]
+  assert [part[2:] for part in parts] == [(7, [2])] * 2
+  # Where another process has the same examples, a part is the same shard.
+  there = _make(
+    shards.split(shards.concatenated(_TRAIN), np.array(_SIZES)),
+    num_shards=2,
+    epochs=2,
+  )
+  sent = pickle.loads(pickle.dumps(make.parts(_cohort(2, 0), 7)))
+  for one, other in zip(make(_cohort(2, 0), 7), map(there.fill, sent)):
+    _assert_equal(one, other)
+
+
+def _assert_equal(one, other):
+  assert type(one) is type(other) and list(one.examples) == ['x', 'y']
+  for field in one.examples:
+    np.testing.assert_array_equal(one.examples[field], other.examples[field])
+  for leaf, other_leaf in zip(one[1:], other[1:]):
+    np.testing.assert_array_equal(leaf, other_leaf)
+
+
+def test_examples_of_all_are_split_as_they_were():
+  behind = {
+    'x': np.array([[1.0], [2.0], [3.0]]), 'y': np.array([4, 5, 6], np.int32)
+  }
+  parts = shards.split(behind, np.array([2, 0, 1]))
+  assert [part['x'].tolist() for part in parts] == [[[1], [2]], [], [[3]]]
+  assert [part['y'].tolist() for part in parts] == [[4, 5], [], [6]]
+  assert np.shares_memory(parts[0]['x'], behind['x'])
 
 
 @hypothesis.given(
@@ -331,14 +369,20 @@ def test_what_is_not_finite_may_stay_so():
   assert np.isnan(fields['x'][3]).all()
 
 
-def _asked(train=_TRAIN, **arguments):
-  return shards.AskedShards(
+def _filled(make, *clients):
+  """Returns the shards of clients that are asked."""
+  return [make.fill(part) for part in make.parts(np.array(clients, int))]
+
+
+def _asked(*clients, train=_TRAIN, **arguments):
+  make = shards.AskedShards(
     train, shards.concatenated(train), batch_size=2, **arguments
   )
+  return _filled(make, *clients)
 
 
 def test_who_is_asked_brings_all_examples_in_shared_batches():
-  (asked,) = _asked()(np.array([0, 2]))
+  (asked,) = _asked(0, 2)
   # 5 and 3 examples are 4 batches; the third holds examples of both.
   np.testing.assert_array_equal(
     asked.batches, [[0, 1], [2, 3], [4, 5], [6, 7]]
@@ -347,13 +391,13 @@ def test_who_is_asked_brings_all_examples_in_shared_batches():
     asked.owners, [[0, 0], [0, 0], [0, 2], [2, 2]]
   )
   assert asked.batches.dtype == asked.owners.dtype == np.int32
-  (other,) = _asked()(np.array([2]))
+  (other,) = _asked(2)
   np.testing.assert_array_equal(other.batches, [[5, 6], [7, -1]])
   np.testing.assert_array_equal(other.owners, [[2, 2], [2, shards.NOBODY]])
 
 
 def test_batches_of_who_is_asked_go_round_the_shards_and_are_filled_up():
-  first, second = _asked(num_shards=2, filled_up_to=3)(np.array([0, 2]))
+  first, second = _asked(0, 2, num_shards=2, filled_up_to=3)
   no_rows = [shards.NO_ROW] * 2
   np.testing.assert_array_equal(first.batches, [[0, 1], [4, 5], no_rows])
   np.testing.assert_array_equal(second.batches, [[2, 3], [6, 7], no_rows])
@@ -364,7 +408,7 @@ def test_batches_of_who_is_asked_go_round_the_shards_and_are_filled_up():
 
 def test_examples_of_like_length_are_beside_each_other():
   lengths = np.array([9, 1, 5, 1, 2, 8, 7, 1])
-  (asked,) = _asked(lengths=lengths)(np.array([0, 2]))
+  (asked,) = _asked(0, 2, lengths=lengths)
   # By hand: rows by length, and whose they are.
   np.testing.assert_array_equal(
     asked.batches, [[1, 3], [7, 4], [2, 6], [5, 0]]
@@ -373,7 +417,7 @@ def test_examples_of_like_length_are_beside_each_other():
     asked.owners, [[0, 0], [2, 0], [0, 2], [2, 0]]
   )
   # Where others come before, the lengths are still those of its own rows.
-  (other,) = _asked(lengths=lengths)(np.array([2]))
+  (other,) = _asked(2, lengths=lengths)
   np.testing.assert_array_equal(other.batches, [[7, 6], [5, -1]])
 
 
@@ -382,10 +426,26 @@ def test_who_is_asked_brings_the_form_of_test_examples():
     return {**examples, 'x': -examples['x']}
 
   make = shards.AskedShards(_TRAIN, None, batch_size=2, as_tested=as_tested)
-  (asked,) = make(np.array([2]))
+  (asked,) = _filled(make, 2)
   np.testing.assert_array_equal(asked.batches, [[0, 1], [2, -1]])
   np.testing.assert_array_equal(
     asked.examples['x'][:, 0], [-200, -201, -202]
+  )
+
+
+def test_who_is_asked_may_change_between_the_parts_of_a_shard():
+  make = shards.AskedShards(
+    _TRAIN, shards.concatenated(_TRAIN), batch_size=2, num_shards=2
+  )
+  parts, others = make.parts(np.array([0, 2])), make.parts(np.array([2]))
+  # As a machine would that trains the second shard of one round, and then the
+  # first of another.
+  np.testing.assert_array_equal(
+    make.fill(parts[1]).batches, [[2, 3], [6, 7]]
+  )
+  np.testing.assert_array_equal(make.fill(others[0]).batches, [[5, 6]])
+  np.testing.assert_array_equal(
+    make.fill(parts[0]).batches, [[0, 1], [4, 5]]
   )
 
 
@@ -398,7 +458,7 @@ def test_every_example_of_who_is_asked_comes_once(case, batch_size, num_shards):
     batch_size=batch_size,
     num_shards=num_shards,
   )
-  made = make(np.array(clients, int))
+  made = _filled(make, *clients)
   assert len(made) == num_shards
   found = []
   for asked in made:

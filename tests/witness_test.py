@@ -98,7 +98,8 @@ def _losses_of(engine, state, t):
   """Asks clients for their losses in TFF's worker."""
 
   def losses_of(clients):
-    _, losses = engine.ask(state, engine.shards_asked(clients, t))
+    parts = engine.parts_asked(clients, t)
+    _, losses = engine.ask(state, list(map(engine.asked.fill, parts)))
     return losses[clients]
 
   return losses_of

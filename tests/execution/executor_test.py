@@ -1,6 +1,7 @@
 """Tests of `execution.executor`: rounds against plain loops."""
 
 import collections
+import pickle
 import sys
 
 import numpy as np
@@ -164,8 +165,33 @@ def test_rounds_may_be_started_before_others_have_ended(executors):
 def test_types_are_told():
   executor = executor_lib.Executor(_round(np.int64), 1)
   assert executor.state_type.s == tff.types.TensorType(np.int64)
-  assert executor.client_type == tff.types.TensorType(np.int64)
   assert list(executor.output_type.python_container(clients=1)) == ['clients']
+
+
+@pytest.mark.parametrize('has_variables', [False, True])
+def test_work_that_was_sent_gives_the_same_sums(has_variables):
+  works = []
+
+  def keep(work):
+    works.append(work)
+    return executor_lib.Threads(work, 1)
+
+  executor_lib.Executor(_round(np.int64, has_variables), 1, keep)
+  sent = pickle.loads(pickle.dumps(works[0]))
+  assert sent.client_type == tff.types.TensorType(np.int64)
+  s = tf.constant(2, tf.int64)
+  for work in (*works, sent):
+    adders = executor_lib.adders(work, 2)
+    # Variables belong to one thread.
+    assert (adders[0] is adders[1]) != has_variables
+    for adder in adders:
+      assert adder.has_variables == has_variables
+      # x (1 + s) of each, and how many they are.
+      for clients in ([], [5], [5, -1, 7]):
+        total, number = adder(
+          [s], [[tf.constant(x, tf.int64)] for x in clients]
+        )
+        assert (total, number) == (3 * sum(clients), len(clients))
 
 
 def test_what_a_process_starts_with():

@@ -43,7 +43,7 @@ def test_help_has_every_flag_once_in_its_group(experiment):
   assert all(len(line) <= 80 for line in lines)
   names = {field.name for field in dataclasses.fields(config_lib.Config)}
   names |= {*_OWN[experiment], 'output_dir', '[no]resume', 'on_divergence'}
-  names |= {'workers'}
+  names |= {'cluster'}
   heads = [line for line in lines if line.startswith('  --')]
   entries = _entries(lines)
   assert set(entries) == names and len(heads) == len(names)
@@ -66,7 +66,7 @@ def test_help_shows_defaults_choices_and_one_example(experiment):
   assert entries['rounds'] == f'--rounds: {rounds}'
   assert entries['client_learning_rate'] == '--client_learning_rate: a number'
   assert entries['[no]resume'] == '--[no]resume: default false'
-  assert entries['workers'] == '--workers'
+  assert entries['cluster'] == '--cluster'
   assert output.count('For example:') == 1
   assert f'For example: python -m experiments.{experiment} --' in output
   assert '|' not in output  # absl's own list of choices.

@@ -162,8 +162,8 @@ def test_a_flag_file_that_is_no_text_is_one_sentence(tmp_path):
     ('--no_such_flag=1', 'no_such_flag'),
     ('--alpha=much', '--alpha=much'),
     ('stray', "unexpected argument 'stray'"),
-    ('--workers=alpha:1', '--workers is gone: a run is one process now'),
-    ('--worker_deadline=9', 'worker_deadline'),
+    ('--cluster=local:x', "(N workers on this machine), but it is 'local:x'"),
+    ('--workers=alpha:1', 'workers'),
   ],
 )
 def test_bad_flags_end_with_one_sentence_and_code_2(flag, message, tmp_path):
