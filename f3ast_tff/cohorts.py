@@ -64,7 +64,7 @@ class Cohorts:
       availability: Who is available.
       constraint: How many may take part: K, or what gives K_t.
       policy: How to select: `f3ast`, `proportional` (as FedAvg does),
-        `uniform`, or a function of your own.
+        `proportional_with_replacement`, `uniform`, or a function of your own.
       beta: The step of the rates.
       rate_init: r(0), see `rates.initial`.
       correlation: The form of H; `auto` takes the one that fits the

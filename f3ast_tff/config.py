@@ -32,13 +32,17 @@ class Algorithm(NamedTuple):
   server_optimizer: str
 
 
-# The paper's five methods.
+# The paper's five methods; then its two baselines as Li et al. (2020) draw.
 ALGORITHMS: Mapping[str, Algorithm] = types.MappingProxyType({
   'fedavg': Algorithm('proportional', 'sgd'),
   'f3ast': Algorithm('f3ast', 'sgd'),
   'power_of_choice': Algorithm('power_of_choice', 'sgd'),
   'fedadam': Algorithm('proportional', 'adam'),
   'f3ast_adam': Algorithm('f3ast', 'adam'),
+  'fedavg_with_replacement': Algorithm('proportional_with_replacement', 'sgd'),
+  'fedadam_with_replacement': Algorithm(
+    'proportional_with_replacement', 'adam'
+  ),
 })
 
 # Not a copy: what a program adds to the policies is a choice as well.
@@ -71,15 +75,16 @@ class Config:
 
   algorithm: str = _setting(
     'f3ast',
-    'The method of the paper: a selection and a server optimizer, which the '
-    'next two settings can each replace.',
+    'The method of the paper, or its FedAvg and FedAdam drawn with '
+    'replacement: a selection and a server optimizer, which the next two '
+    'settings can each replace.',
     tuple(ALGORITHMS),
   )
   selection: Optional[str] = _setting(
     None,
-    'How clients are selected: f3ast; proportional to their data; uniform; '
-    'power_of_choice; or fixed_policy (Algorithm 2 with the best rates). By '
-    "default the algorithm's.",
+    'How clients are selected: f3ast; proportional to their data; the same '
+    'drawn with replacement; uniform; power_of_choice; or fixed_policy '
+    "(Algorithm 2 with the best rates). By default the algorithm's.",
     SELECTIONS,
   )
   server_optimizer: Optional[str] = _setting(

@@ -108,17 +108,6 @@ def f3ast(
   return cohort
 
 
-def _draw_with_replacement(
-  p: np.ndarray, available: np.ndarray, k: int, rng: np.random.Generator
-) -> np.ndarray:
-  """Returns k of A_t with probability p_k, repeated ones included."""
-  candidates = np.flatnonzero(available)
-  share = p[candidates]
-  if not share.sum() > 0:
-    return candidates[:0]
-  return rng.choice(candidates, k, p=share / share.sum())
-
-
 def _by_predictions(
   drawn: np.ndarray, num_predictions: np.ndarray
 ) -> selection.Cohort:
@@ -136,7 +125,9 @@ def proportional(
   s: selection.Situation, rng: np.random.Generator
 ) -> selection.Cohort:
   """FedAvg and FedAdam with `draw_with_replacement`."""
-  drawn = _draw_with_replacement(s.p, s.available, s.k, rng)
+  drawn = selection.draw_by_share_with_replacement(
+    s.p, s.available, s.k, rng
+  )
   return _by_predictions(drawn, s.num_predictions)
 
 
@@ -153,7 +144,7 @@ def power_of_choice(
   Returns:
     The cohort.
   """
-  candidates = _draw_with_replacement(
+  candidates = selection.draw_by_share_with_replacement(
     s.p, s.available, s.num_candidates if s.k > 0 else 0, rng
   )
   if candidates.size == 0:

@@ -163,6 +163,40 @@ def proportional(
   return _mean(draw_by_share(p, available, k, rng))
 
 
+def draw_by_share_with_replacement(
+  p: np.ndarray, available: np.ndarray, k: int, rng: np.random.Generator
+) -> np.ndarray:
+  """Returns k draws from A_t with probability p_k, repeated ones included."""
+  candidates = np.flatnonzero(available)
+  share = p[candidates]
+  if not share.sum() > 0:
+    return candidates[:0]
+  return rng.choice(candidates, k, p=share / share.sum())
+
+
+def proportional_with_replacement(
+  p: np.ndarray, available: np.ndarray, k: int, rng: np.random.Generator
+) -> Cohort:
+  """FedAvg of Li et al. (2020), scheme I: k draws from A_t with replacement.
+
+  Who is drawn m times trains once, with the weight of m. So the mean of the
+  weights over the draws is p_k over its sum in A_t, which is not so without
+  replacement. There are k draws also where fewer clients are available.
+
+  Args:
+    p: Each client's share of the data.
+    available: The mask A_t.
+    k: The constraint K_t.
+    rng: Draws the clients.
+
+  Returns:
+    The cohort with weights m / K_t.
+  """
+  drawn = draw_by_share_with_replacement(p, available, k, rng)
+  clients, times = np.unique(drawn, return_counts=True)
+  return Cohort(clients, times / max(1, k))
+
+
 def uniform(
   available: np.ndarray, k: int, rng: np.random.Generator
 ) -> Cohort:
@@ -294,6 +328,9 @@ POLICIES: dict[str, Policy] = {
     s.r, s.p, s.available, s.k, rng, s.beta, s.correlation
   ),
   'proportional': lambda s, rng: proportional(s.p, s.available, s.k, rng),
+  'proportional_with_replacement': lambda s, rng: proportional_with_replacement(
+    s.p, s.available, s.k, rng
+  ),
   'uniform': lambda s, rng: uniform(s.available, s.k, rng),
   'power_of_choice': needs_model(
     lambda s, rng: power_of_choice(

@@ -119,8 +119,8 @@ def build(
     client_optimizer: The optimizer of local training.
     server_optimizer: As in `process.build_f3ast`.
     aggregator: As in `process.build_f3ast`.
-    policy: How to select: `f3ast`, `proportional` (as FedAvg does), `uniform`,
-      or a function of your own.
+    policy: How to select: `f3ast`, `proportional` (as FedAvg does),
+      `proportional_with_replacement`, `uniform`, or a function of your own.
     beta: The step of the rates.
     rate_init: r(0), see `rates.initial`.
     correlation: The form of H; `auto` takes the one that fits the availability

@@ -52,7 +52,10 @@ def test_two_rounds_by_hand():
 
 
 @pytest.mark.parametrize('avail', list(availability.MODELS))
-@pytest.mark.parametrize('policy', ['f3ast', 'proportional', 'uniform'])
+@pytest.mark.parametrize(
+  'policy',
+  ['f3ast', 'proportional', 'proportional_with_replacement', 'uniform'],
+)
 def test_cohorts_are_those_of_the_experiments(avail, policy):
   config = config_lib.Config(
     selection=policy, avail=avail, clients_per_round='uniform:1,4', seed=5

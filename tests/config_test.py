@@ -50,6 +50,11 @@ def test_parts_of_an_algorithm_can_be_replaced():
     ({'algorithm': 'f3ast', 'server_optimizer': 'yogi'}, 'f3ast-yogi'),
     ({'algorithm': 'f3ast', 'proximal': 0.1}, 'f3ast-proximal=0.1'),
     ({'algorithm': 'fedavg', 'selection': 'uniform'}, 'uniform-sgd'),
+    (
+      {'algorithm': 'fedavg', 'selection': 'proportional_with_replacement'},
+      'fedavg_with_replacement',
+    ),
+    ({'algorithm': 'fedadam_with_replacement'}, 'fedadam_with_replacement'),
   ],
 )
 def test_methods_are_called_by_what_they_are(settings, name):

@@ -53,14 +53,18 @@ def test_f3ast_is_the_best_feasible_set(situation, correlation, seed):
 @hypothesis.given(_situations(), st.integers(0, 99))
 def test_every_policy_takes_k_or_all_who_are_there(situation, seed):
   p, r, available, k = situation
-  for policy in selection.POLICIES.values():
+  for name, policy in selection.POLICIES.items():
     cohort = policy(
       selection.Situation(
         r, p, available, k, 0.1, losses_of=lambda clients: p[clients]
       ),
       _rng(seed),
     )
-    assert len(cohort.clients) == min(k, available.sum())
+    most = min(k, available.sum())
+    if name == 'proportional_with_replacement':
+      assert min(1, most) <= len(cohort.clients) <= most
+    else:
+      assert len(cohort.clients) == most
     assert len(cohort.weights) == len(cohort.clients)
     assert available[cohort.clients].all()
     assert (np.diff(cohort.clients) > 0).all()
@@ -339,6 +343,60 @@ def test_who_has_no_data_is_not_drawn_by_data():
     assert cohort.weights.tolist() == [0.5, 0.5]
   only_empty = np.array([False, False, True])
   assert selection.proportional(p, only_empty, 2, _rng()).clients.size == 0
+
+
+def test_with_replacement_by_brute_force():
+  # All 3^4 sequences of four draws from clients 0, 2 and 3.
+  p = np.array([0.2, 0.5, 0.06, 0.24])
+  available = np.array([True, False, True, True])
+  q = np.array([0.4, 0, 0.12, 0.48])  # p / .5
+  exact = {}
+  for sequence in itertools.product((0, 2, 3), repeat=4):
+    times = np.bincount(sequence, minlength=4)
+    chance = np.prod(q[list(sequence)])
+    exact[tuple(times)] = exact.get(tuple(times), 0) + chance
+  # What the sum over all sequences gives is what the closed forms say.
+  mean = sum(np.array(m) / 4 * chance for m, chance in exact.items())
+  inclusion = sum((np.array(m) > 0) * chance for m, chance in exact.items())
+  np.testing.assert_allclose(mean, q)
+  np.testing.assert_allclose(inclusion, 1 - (1 - q) ** 4)
+  draws = 20000
+  counts = dict.fromkeys(exact, 0)
+  rng = _rng(1)
+  for _ in range(draws):
+    cohort = selection.proportional_with_replacement(p, available, 4, rng)
+    assert (np.diff(cohort.clients) > 0).all()  # Each client once.
+    times = np.zeros(4, int)
+    times[cohort.clients] = np.rint(4 * cohort.weights)
+    np.testing.assert_array_equal(cohort.weights, times[times > 0] / 4)
+    counts[tuple(times)] += 1
+  for times, chance in exact.items():
+    error = np.sqrt(chance * (1 - chance) / draws)
+    assert abs(counts[times] / draws - chance) < 5 * error
+
+
+@hypothesis.given(_situations(), st.integers(0, 99))
+def test_weights_with_replacement_sum_to_1_if_somebody_is_there(
+  situation, seed
+):
+  p, _, available, k = situation
+  cohort = selection.proportional_with_replacement(p, available, k, _rng(seed))
+  is_somebody = k > 0 and p[available].sum() > 0
+  assert cohort.weights.sum() == pytest.approx(float(is_somebody))
+  assert available[cohort.clients].all() and (p[cohort.clients] > 0).all()
+  # There are K_t draws also where fewer are available.
+  np.testing.assert_allclose(cohort.weights * k, np.rint(cohort.weights * k))
+
+
+def test_who_is_alone_is_drawn_every_time():
+  p = np.array([0.1, 0.9, 0.0])
+  alone = np.array([True, False, True])
+  cohort = selection.proportional_with_replacement(p, alone, 10, _rng())
+  assert (cohort.clients.tolist(), cohort.weights.tolist()) == ([0], [1.0])
+  nobody = selection.proportional_with_replacement(
+    p, np.array([False, False, True]), 10, _rng()
+  )
+  assert nobody.clients.size == nobody.weights.size == 0
 
 
 def test_uniform_draws_all_alike():
