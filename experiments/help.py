@@ -30,6 +30,7 @@ GROUPS = (
     'seed',
     'batch_size',
     'local_epochs',
+    'local_steps',
     'client_learning_rate',
     'server_learning_rate',
     'server_epsilon',

@@ -143,6 +143,12 @@ class Config:
   )
   batch_size: int = _setting(20, 'The size of a local batch.')
   local_epochs: int = _setting(1, 'Passes over the local data per round.')
+  local_steps: int = _setting(
+    0,
+    'Local steps per round, E of Algorithm 1: every client makes as many, each '
+    'on a full batch, and goes through its data again and again for that; 0 '
+    'for --local_epochs.',
+  )
   parallel_clients: int = _setting(
     0,
     'How many clients train at a time, each on its share of the cores; 0 for '
@@ -195,12 +201,17 @@ class Config:
     if not 0 < self.beta <= 1:
       raise ValueError(f'beta must be in (0, 1], but it is {self.beta}.')
     for name in (
-      'seed', 'eval_examples', 'proximal', 'parallel_clients'
+      'seed', 'eval_examples', 'proximal', 'parallel_clients', 'local_steps'
     ):
       if getattr(self, name) < 0:
         raise ValueError(
           f'{name} must be at least 0, but it is {getattr(self, name)}.'
         )
+    if self.local_steps and self.local_epochs != 1:
+      raise ValueError(
+        'local_steps takes the place of local_epochs, so give one of them; but '
+        f'they are {self.local_steps} and {self.local_epochs}.'
+      )
     released.parse(self.protocol)
     constraint = communication.parse(self.clients_per_round)
     chosen = self.selection or ALGORITHMS[self.algorithm].selection

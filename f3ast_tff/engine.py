@@ -194,11 +194,16 @@ def build(
     shards_lib.ClientShards,
     batch_size=config.batch_size,
     epochs=config.local_epochs,
+    steps=config.local_steps,
     num_shards=config.parallel_clients,
     seed=config.seed,
     augment=dataset.augment,
     filled_up_to=shards_lib.capacity(
-      dataset.num_examples, config.batch_size, config.local_epochs, most_clients
+      dataset.num_examples,
+      config.batch_size,
+      config.local_epochs,
+      most_clients,
+      config.local_steps,
     )
     if model.xla
     else None,

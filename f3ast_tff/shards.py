@@ -90,8 +90,21 @@ def num_batches(num_examples: Any, batch_size: int) -> Any:
   return -(-num_examples // batch_size)
 
 
+def _num_steps(
+  num_examples: Any, batch_size: int, epochs: int, steps: int
+) -> Any:
+  """Returns how many batches clients train on; none without examples."""
+  if steps:
+    return steps * (num_examples > 0)
+  return num_batches(epochs * num_examples, batch_size)
+
+
 def capacity(
-  num_examples: np.ndarray, batch_size: int, epochs: int, max_clients: int
+  num_examples: np.ndarray,
+  batch_size: int,
+  epochs: int,
+  max_clients: int,
+  steps: int = 0,
 ) -> Capacity:
   """Returns the size of the largest shard that any cohort can make.
 
@@ -100,11 +113,13 @@ def capacity(
     batch_size: The size of a local batch.
     epochs: The passes over the local data.
     max_clients: The most clients of a round.
+    steps: The local steps; 0 if `epochs` decide.
 
   Returns:
     The size of a shard that holds the clients with the most batches.
   """
-  batches = np.sort(num_batches(epochs * num_examples, batch_size))[::-1]
+  needs = _num_steps(num_examples, batch_size, epochs, steps)
+  batches = np.sort(needs)[::-1]
   most = min(max_clients, batches.size)
   return Capacity(max(1, most), max(1, int(batches[:most].sum())))
 
@@ -207,7 +222,9 @@ class ClientShards:
   """Makes the shards of cohorts.
 
   A client's order of examples and its augmentation are drawn anew in each epoch
-  of each round, as a pure function of (seed, round, client, epoch).
+  of each round, as a pure function of (seed, round, client, epoch). With
+  `steps` a client goes through its examples as often as that takes: all batches
+  are full, and the last epoch ends where the last batch does.
 
   Attributes:
     examples: Those of all clients behind each other; None if there is an
@@ -222,6 +239,7 @@ class ClientShards:
     *,
     batch_size: int,
     epochs: int = 1,
+    steps: int = 0,
     num_shards: int = 1,
     seed: int = 0,
     augment: Optional[Callable[[Any, np.random.Generator], Any]] = None,
@@ -236,6 +254,7 @@ class ClientShards:
         them; unused, and may be None, if there is an `augment`.
       batch_size: The size of a local batch.
       epochs: The passes over the local data.
+      steps: The local steps, each on a full batch; 0 if `epochs` decide.
       num_shards: How many shards a cohort has.
       seed: Decides the order and the augmentation.
       augment: Maps (examples, generator) to those of one epoch.
@@ -246,6 +265,7 @@ class ClientShards:
     self.examples = examples
     self._batch_size = batch_size
     self._epochs = epochs
+    self._steps = steps
     self._num_shards = num_shards
     self._seed = seed
     self._augment = augment
@@ -283,10 +303,11 @@ class ClientShards:
     """Returns the shard of some clients."""
     clients, weights, round_num, failed = part
     batch_size, size = self._batch_size, self._filled_up_to
-    epochs = [0 if k in failed else self._epochs for k in clients]
     counts = [
-      num_batches(times * self._sizes[k], batch_size)
-      for k, times in zip(clients, epochs)
+      0
+      if k in failed
+      else _num_steps(self._sizes[k], batch_size, self._epochs, self._steps)
+      for k in clients
     ]
     if size is None:
       size = Capacity(1, 1)
@@ -303,16 +324,19 @@ class ClientShards:
     rows = np.full(size.batches * batch_size, NO_ROW, np.int32)
     own: list[Examples] = []
     num_own = 0
-    for k, times, end, count in zip(clients, epochs, ends.tolist(), counts):
-      at = (end - count) * batch_size
-      for epoch in range(times):
+    for k, end, count in zip(clients, ends.tolist(), counts):
+      at, behind = (end - count) * batch_size, end * batch_size
+      if not self._steps:
+        behind = at + (self._epochs * self._sizes[k] if count else 0)
+      epoch = 0
+      while at < behind:
         first = self._starts[k]
         if self._augment is not None:
           own.append(self._augmented(k, round_num, epoch))
           first, num_own = num_own, num_own + self._sizes[k]
-        order = self._order(k, round_num, epoch)
+        order = self._order(k, round_num, epoch)[: behind - at]
         rows[at : at + order.size] = first + order
-        at += order.size
+        at, epoch = at + order.size, epoch + 1
     examples = self.examples
     if self._augment is not None:
       examples = concatenated(own or [self.some_examples])
@@ -336,7 +360,8 @@ class ClientShards:
     """
     clients = cohort.clients.tolist()
     loads = [
-      max(1, num_batches(self._sizes[k], self._batch_size)) for k in clients
+      max(1, _num_steps(self._sizes[k], self._batch_size, 1, self._steps))
+      for k in clients
     ]
     return [
       Part(

@@ -103,7 +103,10 @@ def test_a_policy_of_ones_own():
   'changes, message',
   [
     ({'availability': availability.always(3)}, '3 clients, but p has 8'),
-    ({'policy': 'power_of_choice'}, 'f3ast, proportional, uniform'),
+    (
+      {'policy': 'power_of_choice'},
+      'f3ast, proportional, proportional_with_replacement, uniform or',
+    ),
     ({'p': _P / 2}, 'p must sum to 1'),
     ({'beta': 0.0}, 'beta must be in'),
     ({'correlation': 'negative'}, 'Correlation must be one of'),

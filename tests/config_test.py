@@ -80,6 +80,11 @@ def test_methods_are_called_by_what_they_are(settings, name):
       'it is 30 and K is up to 31',
     ),
     ({'proximal': -0.1}, 'at least 0'),
+    ({'local_steps': -1}, 'local_steps must be at least 0'),
+    (
+      {'local_steps': 5, 'local_epochs': 2},
+      'takes the place of local_epochs.* they are 5 and 2',
+    ),
     ({'selection': 'x'}, 'fixed_policy'),
     ({'server_optimizer': 'x'}, 'yogi'),
     ({'algorithm': None}, 'algorithm must be one of'),

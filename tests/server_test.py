@@ -4,6 +4,7 @@ import sys
 
 import numpy as np
 import pytest
+from scipy import special
 import tensorflow as tf
 import tensorflow_federated as tff
 
@@ -12,6 +13,7 @@ from f3ast_tff import config as config_lib
 from f3ast_tff import engine
 from f3ast_tff import environment
 from f3ast_tff import process as process_lib
+from f3ast_tff import randomness
 from f3ast_tff import selection
 from f3ast_tff import server as server_lib
 from f3ast_tff import shard_training
@@ -128,6 +130,43 @@ def test_rounds_equal_those_of_the_plain_process(
       state.global_model_weights.trainable,
     ):
       np.testing.assert_allclose(ours, theirs, atol=1e-5)
+
+
+def test_local_steps_against_numpy():
+  steps, batch_size = 7, 300  # More than some clients have.
+  assert _DATA.num_examples.min() < batch_size < _DATA.num_examples.max()
+  built, server = _server(
+    algorithm='fedavg',
+    avail='always',
+    clients_per_round='8',
+    local_steps=steps,
+    batch_size=batch_size,
+  )
+  played = server.play(1)
+  assert played.metrics['client_work']['train']['num_examples'] == (
+    8 * steps * batch_size
+  )
+  kernels, biases = [], []
+  for k, examples in enumerate(_DATA.train):
+    rows = np.concatenate([
+      randomness.generator(0, f'shuffling in epoch {epoch}', 1, k).permutation(
+        len(examples['y'])
+      )
+      for epoch in range(1 + steps * batch_size // len(examples['y']))
+    ])
+    kernel, bias = np.zeros((60, 10)), np.zeros(10)
+    for batch in np.split(rows[: steps * batch_size], steps):
+      x, y = examples['x'][batch].astype(float), examples['y'][batch]
+      error = special.softmax(x @ kernel + bias, axis=1)
+      error[np.arange(batch_size), y] -= 1
+      kernel = kernel - 0.05 * x.T @ error / batch_size
+      bias = bias - 0.05 * error.mean(axis=0)
+    kernels.append(kernel)
+    biases.append(bias)
+  # From zeros, the server's rate is .1 and every weight 1 / 8.
+  trained = server.state.global_model_weights.trainable
+  for ours, theirs in zip(trained, (kernels, biases)):
+    np.testing.assert_allclose(ours, 0.1 * np.mean(theirs, axis=0), atol=1e-5)
 
 
 @pytest.mark.parametrize('protocol', ['paper', 'losses_of_training'])

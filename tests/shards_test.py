@@ -73,6 +73,103 @@ def test_epochs_follow_each_other_without_a_gap():
   )
 
 
+def test_steps_are_full_batches_by_hand():
+  # Four steps of 2: client 0 takes 5 and then 3 of its 5 examples; client 2
+  # goes through its 3 twice and takes 2 of a third pass. Loads are equal.
+  (shard,) = _make(is_shuffled=False, steps=4)(_cohort(2, 0, 1), 1)
+  np.testing.assert_array_equal(
+    shard.clients, [[2, 0, 4], [0, 4, 8], [1, 8, 8]]
+  )
+  np.testing.assert_array_equal(
+    shard.batches,
+    [[5, 6], [7, 5], [6, 7], [5, 6], [0, 1], [2, 3], [4, 0], [1, 2]],
+  )
+  # Who fails makes no step.
+  make = _make(is_shuffled=False, steps=1)
+  (part,) = make.parts(_cohort(0, 2), 1, failed=[0])
+  shard = make.fill(part)
+  np.testing.assert_array_equal(shard.clients, [[0, 0, 0], [2, 0, 1]])
+
+
+def test_steps_with_fewer_examples_than_a_batch():
+  train = [{'x': np.zeros((2, 1), np.float32), 'y': np.zeros(2, np.int32)}]
+  make = shards.ClientShards(
+    train, shards.concatenated(train), batch_size=5, steps=2, is_shuffled=False
+  )
+  (shard,) = make(_cohort(0), 1)
+  np.testing.assert_array_equal(
+    shard.batches, [[0, 1, 0, 1, 0], [1, 0, 1, 0, 1]]
+  )
+
+
+def test_passes_of_steps_are_those_of_epochs():
+  # 30 examples, batches of 2: 15 steps are one epoch, 40 are two and 20 more.
+  (by_steps,) = _make(_MANY, steps=40)(_cohort(1), 3)
+  (by_epochs,) = _make(_MANY, epochs=3)(_cohort(1), 3)
+  np.testing.assert_array_equal(by_steps.batches, by_epochs.batches[:40])
+  (one,) = _make(_MANY, steps=15)(_cohort(1), 3)
+  (other,) = _make(_MANY)(_cohort(1), 3)
+  np.testing.assert_array_equal(one.batches, other.batches)
+
+
+def test_steps_go_round_the_shards_whatever_the_data():
+  train = [_TRAIN[0], _TRAIN[2], _TRAIN[2], _TRAIN[2]]
+
+  def dealt(**arguments):
+    make = _make(train, num_shards=2, **arguments)
+    return [part.clients for part in make.parts(_cohort(0, 1, 2, 3), 1)]
+
+  assert dealt() == [[0, 3], [1, 2]]  # 3 batches and 2 each.
+  assert dealt(steps=3) == [[0, 2], [1, 3]]
+
+
+@hypothesis.given(
+  st.lists(st.integers(0, 9), min_size=1, max_size=6),
+  st.integers(1, 5),
+  st.integers(1, 12),
+  st.integers(1, 3),
+  st.booleans(),
+)
+def test_every_client_makes_its_steps_and_no_example_is_ahead_by_two(
+  sizes, batch_size, steps, num_shards, is_augmented
+):
+  train = [
+    {
+      'x': (100.0 * k + np.arange(n)).astype(np.float32)[:, None],
+      'y': np.zeros(n, np.int32),
+    }
+    for k, n in enumerate(sizes)
+  ]
+  capacity = shards.capacity(
+    np.array(sizes), batch_size, 1, len(sizes), steps
+  )
+  num_with_data = np.count_nonzero(sizes)
+  assert capacity == (len(sizes), max(1, steps * num_with_data))
+  make = shards.ClientShards(
+    train,
+    shards.concatenated(train),
+    batch_size=batch_size,
+    steps=steps,
+    num_shards=num_shards,
+    augment=(lambda examples, rng: dict(examples)) if is_augmented else None,
+    filled_up_to=capacity,
+  )
+  found = set()
+  for shard in make(_cohort(*range(len(sizes))), 1):
+    assert shard.batches.shape == (capacity.batches, batch_size)
+    for k, first, end in shard.clients[shard.clients[:, 0] != shards.NOBODY]:
+      assert end - first == (steps if sizes[k] else 0)
+      rows = shard.batches[first:end].ravel()
+      assert (rows != shards.NO_ROW).all()  # Every batch is full.
+      values = shard.examples['x'][rows, 0] - 100 * k
+      for begin in range(0, rows.size, max(1, sizes[k])):  # Pass by pass.
+        some = values[begin : begin + sizes[k]]
+        assert np.unique(some).size == some.size
+        assert ((some >= 0) & (some < sizes[k])).all()
+      found.add(int(k))
+  assert found == set(range(len(sizes)))
+
+
 def test_shards_that_are_filled_up():
   make = _make(
     is_shuffled=False, num_shards=2, filled_up_to=shards.Capacity(3, 4)
@@ -314,6 +411,9 @@ def test_examples_are_augmented_anew_in_each_epoch_round_and_client():
   assert empty.examples['x'].shape[1:] == (1,)
   assert (empty.batches == shards.NO_ROW).all()
   assert make.some_examples['x'].shape == (5, 1)
+  # Steps draw anew for each pass, too: 2 of 2 are 4 of 5, 3 are 5 and 1.
+  (by_steps,) = _make(augment=augment, steps=3)(_cohort(0), 1)
+  assert _values(by_steps) == first[:6]
 
 
 _EXAMPLES = {

@@ -107,14 +107,18 @@ def from_run(folder: pathlib.Path, key: Key, command: str) -> dict[str, Any]:
   )
   timing = run_tables.read(folder / 'timing.csv', ('round', 'train_seconds'))
   seconds = timing.filter(like='_seconds').to_numpy().sum()
-  trained = run_tables.examples_trained(folder, rounds)
-  epochs = config['settings'].get('local_epochs', 1)
+  settings = config['settings']
+  steps = settings.get('local_steps', 0)
+  trained = run_tables.examples_trained(
+    folder, rounds, steps * settings['batch_size'] if steps else None
+  )
+  epochs = settings.get('local_epochs', 1)
   return {
     'cell': dataclasses.asdict(key),
     'command': command,
     'revision': config.get('revision', ''),
     'versions': config.get('versions', {}),
-    'settings': config['settings'],
+    'settings': settings,
     'wall_seconds': round(float(seconds), 1),
     'mean_sum_of_weights': _short(rounds['sum_of_weights'].mean()),
     'rounds_with_fewer_than_k': int((rounds['selected'] < rounds['k']).sum()),

@@ -70,13 +70,15 @@ def read(path: pathlib.Path, columns: Sequence[str]) -> pd.DataFrame:
 
 
 def examples_trained(
-  folder: pathlib.Path, rounds: pd.DataFrame
+  folder: pathlib.Path, rounds: pd.DataFrame, per_client: Optional[int] = None
 ) -> Optional[pd.Series]:
   """Returns how many examples clients had trained on, passes of one counted.
 
   Args:
     folder: The run's folder.
     rounds: Its table of rounds.
+    per_client: How many a client with some trains on in a round; None for as
+      many as it has.
 
   Returns:
     The sum over all rounds up to each, by round; None if the run's files do not
@@ -89,6 +91,8 @@ def examples_trained(
   if 'clients' not in rounds or not path.exists():
     return None
   examples = read(path, ('client', 'examples')).set_index('client')['examples']
+  if per_client is not None:
+    examples = per_client * (examples > 0)
   try:
     of_round = [
       # pandas has read a column with few names as numbers, and none as NaN.

@@ -85,6 +85,13 @@ def test_examples_that_were_trained_on(tmp_path):
   assert result['examples_trained'] == expected
   results.write(tmp_path / 'results', result)
   assert results.read_all(tmp_path / 'results') == [result]
+  # By steps: two clients, then one, with 3 batches of 5 each.
+  config = json.loads((folder / 'config.json').read_text())
+  config['settings'] |= {'local_epochs': 1, 'local_steps': 3, 'batch_size': 5}
+  (folder / 'config.json').write_text(json.dumps(config))
+  by_steps = results.from_run(folder, _KEY, 'c')
+  expected = [30 * 50, 30 * 100, 3000 + 15 * 50, 3000 + 15 * 99]
+  assert by_steps['examples_trained'] == expected
   clients[:2].to_csv(folder / 'clients.csv', index=False)
   with pytest.raises(run_directory.RunDirectoryError, match='names a client'):
     results.from_run(folder, _KEY, 'c')
