@@ -101,7 +101,9 @@ class Cohorts:
     self.constraint = constraint
     self.beta = beta
     self.correlation = correlation
-    self.initial_rates = rates.initial(p, constraint.mean, rate_init)
+    self.initial_rates = rates.initial(
+      p, constraint.mean, rate_init, correlation
+    )
     self._policy = policy
     self._seed = seed
     self._last: Optional[_Round] = None

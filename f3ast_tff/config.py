@@ -111,7 +111,9 @@ class Config:
   beta: float = _setting(0.001, 'The step of the participation rates.')
   rate_init: str = _setting(
     'kp',
-    'The rates r(0): kp (K times p, at most 1), p, or uniform (K / N).',
+    'The rates r(0): kp (K times p, at most 1), p, uniform (K / N), or tie, '
+    'where all clients have the same score by the H in use: kp for sum p^2/r, '
+    'K sqrt(p) / sum sqrt(p) for sum p/r, at most 1.',
     rates.INITIAL_RATES,
   )
   num_candidates: int = _setting(

@@ -107,7 +107,7 @@ def build(
     availability=model,
     constraint=constraint,
     correlation=correlation,
-    initial_rates=rates.initial(p, constraint.mean, rate_init),
+    initial_rates=rates.initial(p, constraint.mean, rate_init, correlation),
     policy=policy,
     fixed=fixed,
   )

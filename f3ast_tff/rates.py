@@ -14,7 +14,7 @@ POSITIVE = 'positive'
 CORRELATIONS = (UNCORRELATED, POSITIVE)
 
 # How r(0) can be chosen; the paper says "arbitrarily".
-INITIAL_RATES = ('kp', 'p', 'uniform')
+INITIAL_RATES = ('kp', 'p', 'uniform', 'tie')
 
 
 def numerator(p: np.ndarray, correlation: str) -> np.ndarray:
@@ -63,7 +63,12 @@ def weights(p: np.ndarray, r: np.ndarray) -> np.ndarray:
   return _ratio(p, r)
 
 
-def initial(p: np.ndarray, clients_per_round: float, how: str) -> np.ndarray:
+def initial(
+  p: np.ndarray,
+  clients_per_round: float,
+  how: str,
+  correlation: str = UNCORRELATED,
+) -> np.ndarray:
   """Returns r(0).
 
   Algorithm 1 leaves it open, but it is not harmless: the weights p_k / r_k sum
@@ -72,7 +77,9 @@ def initial(p: np.ndarray, clients_per_round: float, how: str) -> np.ndarray:
   Args:
     p: Each client's share of the data.
     clients_per_round: K, or the mean of K_t.
-    how: `kp` for K p capped at 1, `p`, or `uniform` for K / N.
+    how: `kp` for K p capped at 1, `p`, `uniform` for K / N, or `tie` for the
+      rates of sum K, capped at 1, at which all clients have the same score.
+    correlation: The form of H; makes a difference to `tie` only.
 
   Returns:
     One rate in [0, 1] per client.
@@ -83,6 +90,10 @@ def initial(p: np.ndarray, clients_per_round: float, how: str) -> np.ndarray:
     return p.copy()
   if how == 'uniform':
     return np.full(p.size, min(1.0, clients_per_round / p.size))
+  if how == 'tie':
+    # Scores are numerator / r^2: they are equal where r is as its square root.
+    root = np.sqrt(numerator(p, correlation))
+    return np.minimum(1.0, clients_per_round * root / root.sum())
   raise ValueError(
     f'Initial rates must be one of {", ".join(INITIAL_RATES)}, but they are '
     f'{how!r}.'

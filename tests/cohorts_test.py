@@ -77,6 +77,23 @@ def test_cohorts_are_those_of_the_experiments(avail, policy):
     np.testing.assert_array_equal(cohorts.rates(t), r)
 
 
+@pytest.mark.parametrize('correlation', rates.CORRELATIONS)
+def test_at_the_tie_point_chance_decides(correlation):
+  counts = np.zeros(_P.size)
+  for seed in range(1000):
+    cohorts = cohorts_lib.Cohorts(
+      _P,
+      availability.always(_P.size),
+      1,
+      rate_init='tie',
+      correlation=correlation,
+      seed=seed,
+    )
+    counts[cohorts(1).clients] += 1
+  mean = 1000 / _P.size
+  assert (np.abs(counts - mean) < 5 * np.sqrt(mean)).all()
+
+
 @hypothesis.given(st.lists(st.integers(1, 12), min_size=1, max_size=8))
 @hypothesis.settings(max_examples=30)
 def test_the_order_in_which_rounds_are_asked_for_does_not_matter(rounds):

@@ -79,6 +79,21 @@ def test_the_rates_begin_at_k_p_or_at_p():
   np.testing.assert_allclose(other.initial_rates, p)
 
 
+def test_the_rates_begin_at_the_tie_point_of_the_h_in_use():
+  tie = {'clients_per_round': '2', 'rate_init': 'tie'}
+  p, root = _SIZES / 200, np.sqrt(_SIZES)
+  of_common, of_single = 2 * root / root.sum(), np.minimum(1, 2 * p)
+  for changes, expected in (
+    ({'avail': 'smartphones'}, of_common),
+    ({'avail': 'scarce'}, of_single),
+    ({'avail': 'scarce', 'correlation': 'positive'}, of_common),
+    ({'avail': 'smartphones', 'protocol': 'uncorrelated_h'}, of_single),
+    ({'avail': 'smartphones', 'protocol': 'rates_start_at_p'}, p),
+  ):
+    built = _build(**tie, **changes)[1]
+    np.testing.assert_allclose(built.initial_rates, expected)
+
+
 def test_the_sine_has_24_points_or_23():
   def factors(protocol):
     model = _build(avail='smartphones', protocol=protocol)[1].availability

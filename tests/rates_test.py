@@ -66,6 +66,44 @@ def test_initial_rates_by_hand():
   np.testing.assert_allclose(rates.initial(_P, 9, 'uniform'), [1] * 3)
 
 
+def test_the_tie_point_by_hand():
+  # K p for sum p^2 / r. For sum p / r: the roots of p are .8, .4, .4 and .2, of
+  # sum 1.8.
+  p = np.array([0.64, 0.16, 0.16, 0.04])
+  np.testing.assert_allclose(rates.initial(p, 1.5, 'tie'), 1.5 * p)
+  np.testing.assert_allclose(
+    rates.initial(_P, 3, 'tie'), rates.initial(_P, 3, 'kp')
+  )
+  np.testing.assert_allclose(
+    rates.initial(p, 1.5, 'tie', rates.POSITIVE), [2 / 3, 1 / 3, 1 / 3, 1 / 6]
+  )
+  # 3 * .8 / 1.8 is above 1.
+  np.testing.assert_allclose(
+    rates.initial(p, 3, 'tie', rates.POSITIVE), [1, 2 / 3, 2 / 3, 1 / 3]
+  )
+
+
+@hypothesis.given(
+  st.lists(st.integers(0, 50), min_size=1, max_size=9).filter(any),
+  st.floats(0.01, 12),
+  st.sampled_from(rates.CORRELATIONS),
+)
+def test_at_the_tie_point_scores_are_equal_and_rates_sum_to_k(
+  sizes, k, correlation
+):
+  p = np.array(sizes) / sum(sizes)
+  r = rates.initial(p, k, 'tie', correlation)
+  assert ((r >= 0) & (r <= 1)).all() and (r[p == 0] == 0).all()
+  scores = -rates.gradient(p, r, correlation)
+  is_free = (p > 0) & (r < 1)
+  if is_free.any():
+    np.testing.assert_allclose(scores[is_free], scores[is_free][0])
+    # Who is at 1 would have a higher rate in a tie.
+    assert (scores[r == 1] >= scores[is_free].max() * (1 - 1e-9)).all()
+  if (r < 1).all():
+    assert r.sum() == pytest.approx(k)
+
+
 @pytest.mark.parametrize(
   'call, message',
   [
@@ -74,7 +112,8 @@ def test_initial_rates_by_hand():
     (lambda: rates.check(np.array([1.5, -0.5]), 0.1), '>= 0'),
     (lambda: rates.check(_P, 0.0), 'beta'),
     (lambda: rates.check(_P, float('nan')), 'beta'),
-    (lambda: rates.initial(_P, 1, 'zero'), 'kp, p, uniform'),
+    (lambda: rates.initial(_P, 1, 'zero'), 'kp, p, uniform, tie'),
+    (lambda: rates.initial(_P, 1, 'tie', 'some'), 'uncorrelated, positive'),
     (lambda: rates.gradient(_P, _R, 'some'), 'uncorrelated, positive'),
   ],
 )
