@@ -20,6 +20,7 @@ from absl import logging
 from experiments import help as help_lib
 from f3ast_tff import config as config_lib
 from f3ast_tff import run_directory
+from f3ast_tff import server_rates
 from f3ast_tff.cluster import connection
 
 _OUTPUT_DIR = flags.DEFINE_string(
@@ -91,7 +92,21 @@ def define_flags(defaults: config_lib.Config) -> None:
 def config_from_flags() -> config_lib.Config:
   """Returns the settings that the parsed flags give."""
   names = [field.name for field in dataclasses.fields(config_lib.Config)]
-  return config_lib.Config(**{name: flags.FLAGS[name].value for name in names})
+  values = {name: flags.FLAGS[name].value for name in names}
+  if values['server_rate_file']:
+    values['server_rate_file'] = str(here(values['server_rate_file']))
+  return config_lib.Config(**values)
+
+
+def _settings(
+  name: str, config: config_lib.Config, of_task: Mapping[str, Any]
+) -> dict[str, Any]:
+  """Returns all that `config.json` records, and --resume compares."""
+  settings = {'task': name, **dataclasses.asdict(config), **of_task}
+  factors = server_rates.of(config)
+  if factors is not None:  # What is in the file belongs to the run.
+    settings['server_rate_sha256'] = factors.sha256
+  return settings
 
 
 def before_tensorflow(verbose: bool = False, threads: int = 0) -> None:
@@ -226,9 +241,7 @@ def run(
       if flags.FLAGS.cluster:
         connection.check(flags.FLAGS.cluster)
       config = config_from_flags().resolve(learning_rates)
-      settings = {
-        'task': name, **dataclasses.asdict(config), **task_settings()
-      }
+      settings = _settings(name, config, task_settings())
     before_tensorflow(verbose, config.threads_per_client)
     folder = _folder(name, settings)
     with one_sentence(run_directory.RunDirectoryError, 2):

@@ -33,6 +33,7 @@ GROUPS = (
     'local_steps',
     'client_learning_rate',
     'server_learning_rate',
+    'server_rate_file',
     'server_epsilon',
     'on_divergence',
   )),

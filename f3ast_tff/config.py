@@ -139,6 +139,14 @@ class Config:
   server_learning_rate: Optional[float] = _setting(
     None, 'Step size of the server; by default that of task and optimizer.'
   )
+  server_rate_file: str = _setting(
+    '',
+    'A CSV file with columns round and sum_of_weights or factor: the step size '
+    "of the server in round t is multiplied by the number of round t. A run's "
+    'rounds.csv is such a file. For server_optimizer=sgd only, where it is the '
+    'same to multiply all weights: sum_of_weights in the rounds.csv of this '
+    'run is that of the multiplied ones.',
+  )
   server_epsilon: Optional[float] = _setting(
     None,
     'Epsilon of Adam, Yogi and Adagrad; by default that of task and optimizer.',
@@ -221,6 +229,13 @@ class Config:
       raise ValueError(
         f'num_candidates must be at least K for Power-of-Choice, but it is '
         f'{self.num_candidates} and K is up to {constraint.maximum}.'
+      )
+    optimizer = self.server_optimizer
+    optimizer = optimizer or ALGORITHMS[self.algorithm].server_optimizer
+    if self.server_rate_file and optimizer != 'sgd':
+      raise ValueError(
+        'server_rate_file is for server_optimizer=sgd only, but that is '
+        f'{optimizer}.'
       )
     if constraint.mean == 0:
       raise ValueError(

@@ -19,6 +19,7 @@ from f3ast_tff import randomness
 from f3ast_tff import rates
 from f3ast_tff import released
 from f3ast_tff import selection
+from f3ast_tff import server_rates as server_rates_lib
 
 
 class Environment(NamedTuple):
@@ -33,6 +34,8 @@ class Environment(NamedTuple):
     initial_rates: r(0).
     policy: Who is selected.
     fixed: The fixed policy of Algorithm 2, if that is what selects.
+    server_rates: By what to multiply the server's learning rate, if by
+      anything.
   """
 
   p: np.ndarray
@@ -43,6 +46,7 @@ class Environment(NamedTuple):
   initial_rates: np.ndarray
   policy: selection.Policy
   fixed: Optional[fixed_policy.FixedPolicy] = None
+  server_rates: Optional[server_rates_lib.ServerRates] = None
 
 
 def _availability_model(
@@ -110,6 +114,7 @@ def build(
     initial_rates=rates.initial(p, constraint.mean, rate_init, correlation),
     policy=policy,
     fixed=fixed,
+    server_rates=server_rates_lib.of(config),
   )
 
 
@@ -145,4 +150,10 @@ def select(
     num_predictions=environment.num_predictions,
   )
   rng = randomness.generator(config.seed, 'selection', round_num)
-  return available, environment.policy(situation, rng)
+  cohort = environment.policy(situation, rng)
+  if environment.server_rates is not None:
+    # The server's SGD is linear: all weights times a factor is its learning
+    # rate times that. Here all that follows sees it.
+    factor = environment.server_rates.factor(round_num)
+    cohort = cohort._replace(weights=factor * cohort.weights)
+  return available, cohort

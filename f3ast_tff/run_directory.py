@@ -34,6 +34,8 @@ from f3ast_tff import version
 
 _PACKAGES = ('tensorflow-federated', 'tensorflow', 'numpy')
 _OURS = 'f3ast-tff'
+# What settings are in runs from before there were any such.
+UNNAMED: Mapping[str, Any] = {'local_steps': 0, 'server_rate_file': ''}
 
 
 class RunDirectoryError(ValueError):
@@ -84,6 +86,8 @@ def differences(
 ) -> list[str]:
   """Returns in words in what two mappings differ."""
   names = {**there, **here}
+  unnamed = {name: UNNAMED[name] for name in names if name in UNNAMED}
+  there, here = {**unnamed, **there}, {**unnamed, **here}
   return [
     f'{name} is {there.get(name)!r} there and {here.get(name)!r} here'
     for name in names

@@ -62,14 +62,19 @@ def _model_weights(state: process_lib.ServerState) -> tuple[Any, Any]:
 
 
 def _origin(
-  config: config_lib.Config, dataset: federated.FederatedDataset
+  config: config_lib.Config,
+  dataset: federated.FederatedDataset,
+  environment: environment_lib.Environment,
 ) -> dict[str, Any]:
   """Returns what a checkpoint must be of to go on with it."""
-  return {
+  origin = {
     **dataclasses.asdict(config),
     'the data set': federated.fingerprint(dataset),
     **run_directory.versions(),
   }
+  if environment.server_rates is not None:
+    origin['the server_rate_file'] = environment.server_rates.sha256
+  return origin
 
 
 class _Files(NamedTuple):
@@ -130,7 +135,7 @@ def run(
       len(task.dataset.test_owner), config.eval_examples, config.seed
     ),
   )
-  files = _Files(folder, _origin(config, task.dataset))
+  files = _Files(folder, _origin(config, task.dataset, engine.environment))
   server = server_lib.Server(engine, cluster)
   if cluster is not None:
     _open(cluster, engine, task, files.origin['the data set'])

@@ -82,6 +82,14 @@ def test_methods_are_called_by_what_they_are(settings, name):
     ({'proximal': -0.1}, 'at least 0'),
     ({'local_steps': -1}, 'local_steps must be at least 0'),
     (
+      {'server_rate_file': 'x.csv', 'algorithm': 'fedadam_with_replacement'},
+      'for server_optimizer=sgd only, but that is adam',
+    ),
+    (
+      {'server_rate_file': 'x.csv', 'server_optimizer': 'momentum'},
+      'for server_optimizer=sgd only, but that is momentum',
+    ),
+    (
       {'local_steps': 5, 'local_epochs': 2},
       'takes the place of local_epochs.* they are 5 and 2',
     ),

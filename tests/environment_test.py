@@ -146,6 +146,23 @@ def test_a_round_is_a_pure_function_of_the_settings(algorithm, protocol):
   np.testing.assert_array_equal(cohort.weights, again.weights)
 
 
+@pytest.mark.parametrize('algorithm', ['f3ast', 'fedavg', 'power_of_choice'])
+def test_the_factors_of_a_file_multiply_all_weights(algorithm, tmp_path):
+  path = tmp_path / 'rates.csv'
+  path.write_text('round,factor\n1,2\n2,0\n3,0.25\n')
+  same = {'algorithm': algorithm, 'clients_per_round': '2', 'rounds': 3}
+  config, plain = _build(**same)
+  changed, built = _build(**same, server_rate_file=str(path))
+  for t, factor in ((3, 0.25), (1, 2), (2, 0)):
+    (mask, before), (same_mask, after) = (
+      environment.select(c, e, e.initial_rates, t, lambda some: some / 5)
+      for c, e in ((config, plain), (changed, built))
+    )
+    np.testing.assert_array_equal(mask, same_mask)
+    np.testing.assert_array_equal(before.clients, after.clients)
+    np.testing.assert_array_equal(after.weights, factor * before.weights)
+
+
 def test_power_of_choice_asks_as_many_as_it_is_told():
   config, built = _build(
     np.full(20, 30),

@@ -72,6 +72,19 @@ def test_a_run_that_ended_before_its_first_round_can_start_over(tmp_path):
   assert run_directory.read_config(tmp_path)['settings'] == {'seed': 1}
 
 
+def test_settings_that_a_run_from_before_them_does_not_name():
+  here = {'seed': 0, 'local_steps': 0, 'server_rate_file': ''}
+  assert run_directory.differences({'seed': 0}, here) == []
+  assert run_directory.differences({'seed': 0}, {**here, 'local_steps': 5}) == [
+    'local_steps is 0 there and 5 here'
+  ]
+  # Others were always there.
+  assert run_directory.differences({}, {'seed': 0}) == [
+    'seed is None there and 0 here'
+  ]
+  assert run_directory.differences({}, {}) == []
+
+
 def test_a_run_with_rows_needs_resume_and_the_same_settings(tmp_path):
   _claim(tmp_path)
   (tmp_path / 'rounds.csv').write_text('round\n1\n')

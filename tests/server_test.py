@@ -169,6 +169,37 @@ def test_local_steps_against_numpy():
     np.testing.assert_allclose(ours, 0.1 * np.mean(theirs, axis=0), atol=1e-5)
 
 
+def test_factors_of_a_file_are_factors_of_the_server_s_rate(tmp_path):
+  path = tmp_path / 'rates.csv'
+  path.write_text('round,sum_of_weights\n1,3\n2,0\n3,0.5\n')
+  _, server = _server(rounds=3, server_rate_file=str(path))
+
+  def weights(server):
+    return server.state.global_model_weights.trainable
+
+  for t, factor in ((1, 3.0), (2, 0.0), (3, 0.5)):
+    before = server.state
+    played = server.play(t)
+    assert played.metrics['selection']['sum_of_weights'] == pytest.approx(
+      played.cohort.weights.sum(), rel=1e-6
+    )
+    if factor == 0:
+      for new, old in zip(weights(server), before.global_model_weights[0]):
+        np.testing.assert_array_equal(new, old)
+      continue
+    _, other = _server(rounds=3, server_learning_rate=0.1 * factor)
+    # The optimizer's state holds its rate.
+    other.state = before._replace(optimizer=other.state.optimizer)
+    same = other.play(t)
+    np.testing.assert_array_equal(played.cohort.clients, same.cohort.clients)
+    np.testing.assert_allclose(
+      played.cohort.weights, factor * same.cohort.weights
+    )
+    np.testing.assert_array_equal(server.state.rates, other.state.rates)
+    for ours, theirs in zip(weights(server), weights(other)):
+      np.testing.assert_allclose(ours, theirs, atol=1e-6)
+
+
 @pytest.mark.parametrize('protocol', ['paper', 'losses_of_training'])
 def test_losses_are_of_the_model_or_of_its_training(protocol):
   _, server = _server(algorithm='power_of_choice', protocol=protocol)

@@ -35,7 +35,12 @@ STYLES: Mapping[str, tuple[str, str, str]] = {
 
 # Settings of the machine and of what is written, not of the training.
 _IRRELEVANT = {
-  'seed', 'parallel_clients', 'checkpoint_every', 'eval_every', 'eval_examples'
+  'seed',
+  'parallel_clients',
+  'checkpoint_every',
+  'eval_every',
+  'eval_examples',
+  'server_rate_sha256',  # The name of the file tells them apart.
 }
 # Settings that methods have of their own, so that two methods may differ in
 # them and still be compared.
@@ -46,6 +51,7 @@ _OF_METHOD = {
   'proximal',
   'client_learning_rate',
   'server_learning_rate',
+  'server_rate_file',
   'server_epsilon',
   'beta',
   'rate_init',
@@ -103,7 +109,7 @@ def _labels(all_settings: Sequence[Mapping[str, Any]]) -> list[str]:
       for name, value in settings.items()
       if name not in _IRRELEVANT
       and any(
-        other.get(name, value) != value
+        other.get(name, run_directory.UNNAMED.get(name, value)) != value
         for other in (same if name in _OF_METHOD else all_settings)
       )
     ]

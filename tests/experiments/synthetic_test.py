@@ -1,5 +1,6 @@
 """Tests of `experiments.synthetic` through its real command line."""
 
+import hashlib
 import json
 import os
 import pathlib
@@ -112,6 +113,47 @@ def test_another_run_is_never_overwritten(reference):
   assert _contents(folder) == before
 
 
+def test_a_server_rate_file_belongs_to_the_run(reference, tmp_path):
+  rates = tmp_path / 'rates.csv'
+  shutil.copy(reference[0] / 'rounds.csv', rates)
+  folder = tmp_path / 'run'
+  flags = (
+    *_TINY,
+    '--algorithm=fedavg',
+    f'--server_rate_file={rates}',
+    f'--output_dir={folder}',
+  )
+  code, _, errors = _run(*flags)
+  assert code == 0, errors
+  before = _contents(folder)
+  # The weights of FedAvg sum to 1; here, to what the other run's sum to.
+  sums = [
+    pd.read_csv(path / 'rounds.csv')['sum_of_weights']
+    for path in (folder, reference[0])
+  ]
+  np.testing.assert_allclose(*sums, rtol=1e-6)
+  settings = json.loads((folder / 'config.json').read_text())['settings']
+  assert settings['server_rate_file'] == str(rates)
+  digest = hashlib.sha256(rates.read_bytes()).hexdigest()
+  assert settings['server_rate_sha256'] == digest
+  # It goes on from a checkpoint to the same files, and with no other content.
+  (folder / 'model.npz').unlink()
+  assert _run(*flags, '--resume')[0] == 0
+  assert _contents(folder) == before
+  table = pd.read_csv(rates)
+  table.loc[9, 'sum_of_weights'] += 0.5
+  table.to_csv(rates, index=False)
+  code, output, errors = _run(*flags, '--resume')
+  assert (code, output) == (2, '') and errors.count('\n') == 1
+  assert f"server_rate_sha256 is '{digest}' there and" in errors
+  assert _contents(folder) == before
+  # Nor with one that does not have all rounds.
+  table[:39].to_csv(rates, index=False)
+  code, output, errors = _run(*flags, '--resume')
+  assert (code, output) == (2, '') and errors.count('\n') == 1
+  assert 'has no round 40 of 40' in errors
+
+
 def test_a_damaged_config_and_another_version_are_refused(reference, tmp_path):
   folder = tmp_path / 'run'
   shutil.copytree(reference[0], folder)
@@ -158,6 +200,9 @@ def test_a_flag_file_that_is_no_text_is_one_sentence(tmp_path):
     ('--client_learning_rate=nan', 'client_learning_rate must be a finite'),
     ('--server_learning_rate=-1', 'server_learning_rate must be above 0'),
     ('--rounds=0', 'rounds must be at least 1'),
+    ('--local_steps=-1', 'local_steps must be at least 0'),
+    ('--server_rate_file=absent.csv', "but 'absent.csv' is not a file"),
+    ('--rate_init=equal', 'kp|p|uniform|tie'),
     ('--seed=-1', 'seed must be at least 0'),
     ('--no_such_flag=1', 'no_such_flag'),
     ('--alpha=much', '--alpha=much'),
