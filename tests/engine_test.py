@@ -74,6 +74,8 @@ def test_with_xla_all_cohorts_have_one_shape_and_else_what_they_need():
   batches = sorted(-(-_DATA.num_examples // 20))[-3:]
   assert shapes(_build()) == {((3, 3), (3,), (sum(batches), 20))}
   assert len(shapes(_build(xla=False))) > 3
+  # By steps all clients need the same.
+  assert shapes(_build(local_steps=4)) == {((3, 3), (3,), (12, 20))}
 
 
 @pytest.mark.parametrize('protocol', ['paper', 'losses_of_training'])

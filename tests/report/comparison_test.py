@@ -90,6 +90,20 @@ def test_runs_under_other_conditions_are_not_taken_for_a_pair(tmp_path):
   )
 
 
+def test_options_that_older_runs_do_not_name_were_off(tmp_path):
+  runs = [
+    _run(tmp_path / 'a', 'fedavg', 0, [0, 0, 0.5, 0.7], 1.0),
+    _run(tmp_path / 'b', 'fedavg', 0, [0, 0, 0.6, 0.8], 1.0, local_steps=5),
+  ]
+  table = comparison.table(comparison.load(runs))
+  assert list(table.index) == ['fedavg', 'fedavg, local_steps=5']
+  runs[1] = _run(
+    tmp_path / 'c', 'f3ast', 0, [0, 0, 0.6, 0.8], 1.0, local_steps=0
+  )
+  table = comparison.table(comparison.load(runs))
+  assert list(table.index) == ['fedavg', 'f3ast']
+
+
 def test_a_shorter_run_is_not_left_out(tmp_path):
   short = _run(tmp_path / 'a', 'fedavg', 0, [0, 0.2, 0.5, 0.7], 1.0, rounds=150)
   for name in ('metrics', 'rounds'):
