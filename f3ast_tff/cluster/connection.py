@@ -90,6 +90,12 @@ def connect(where: str) -> Any:
 
   on_sigterm = signal.getsignal(signal.SIGTERM)
   try:
+    if num_local is None:
+      from ray._private import services
+
+      # Ray would take minutes to find that nobody is there, for example where
+      # the last cluster was not stopped but killed.
+      _reach(services.canonicalize_bootstrap_address('auto'))
     ray.init(log_to_driver=False, logging_level='ERROR', **arguments)
   except (OSError, RuntimeError, ValueError) as error:
     why = ' '.join(str(error).split())
@@ -105,6 +111,16 @@ def connect(where: str) -> Any:
   return ray
 
 
+def _reach(address: str) -> None:
+  """Returns if somebody listens at an address, else raises OSError."""
+  host, _, port = address.rpartition(':')
+  try:
+    socket.create_connection((host.strip('[]'), int(port)), 2.0).close()
+  except OSError as error:
+    error.filename = address  # It is told as part of the error.
+    raise
+
+
 def nodes(ray: Any) -> list[Mapping[str, Any]]:
   """Returns the nodes that can compute.
 
@@ -113,11 +129,10 @@ def nodes(ray: Any) -> list[Mapping[str, Any]]:
   """
   # Ray itself would wait for a minute, and then end this process.
   address = ray.get_runtime_context().gcs_address
-  host, _, port = address.rpartition(':')
   deadline = time.monotonic() + _LOST_SECONDS
   while True:
     try:
-      socket.create_connection((host.strip('[]'), int(port)), 2.0).close()
+      _reach(address)
       break
     except OSError as error:
       if time.monotonic() > deadline:
