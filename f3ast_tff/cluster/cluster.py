@@ -62,6 +62,10 @@ class _Worker:
   asked: float = 0.0
 
   @property
+  def is_open(self) -> bool:
+    return self.opening is None
+
+  @property
   def load(self) -> float:
     return len(self.running) / self.num_threads
 
@@ -136,7 +140,15 @@ class Cluster:
   @property
   def capacity(self) -> int:
     """How many shards can be trained at a time, now."""
-    return sum(w.num_threads for w in self._workers.values() if not w.opening)
+    return sum(w.num_threads for w in self._workers.values() if w.is_open)
+
+  @property
+  def size(self) -> int:
+    """How many shards can be trained at a time when all workers are ready."""
+    return sum(map(self._num_threads, (cpus for _, _, cpus in self._places())))
+
+  def _num_threads(self, num_cpus: int) -> int:
+    return max(1, num_cpus // self._threads_per_shard)
 
   def close(self) -> None:
     """Ends the workers, and the cluster if it was started here."""
@@ -163,7 +175,7 @@ class Cluster:
     for place, worker in list(self._workers.items()):
       if place not in here and not worker.running:
         self._lose(place, 'its node is gone')
-      elif worker.opening is not None:
+      elif not worker.is_open:
         self._look_if_open(place, worker)
 
   def _start(self, place: _Place, name: str, num_cpus: int) -> _Worker:
@@ -175,7 +187,7 @@ class Cluster:
       for variable, value in os.environ.items()
       if variable.startswith('TF_')
     }
-    num_threads = max(1, num_cpus // self._threads_per_shard)
+    num_threads = self._num_threads(num_cpus)
     actor = self._ray.remote(worker_lib.Worker).options(
       num_cpus=num_cpus,
       max_concurrency=num_threads + 1,  # One to answer.
@@ -276,7 +288,7 @@ class Cluster:
   def _deal(self, round_: _Round) -> None:
     """Gives shards to workers that have a thread for them."""
     while round_.waiting:
-      ready = [w for w in self._workers.values() if w.opening is None]
+      ready = [w for w in self._workers.values() if w.is_open]
       worker = min(ready, key=lambda w: w.load, default=None)
       if worker is None or worker.load >= 1:
         return

@@ -1,12 +1,14 @@
 """The connection of this process to a Ray cluster."""
 
 import atexit
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+import contextlib
 import importlib.util
 import os
 import secrets
 import signal
 import socket
+import sys
 import tempfile
 import threading
 import time
@@ -96,9 +98,10 @@ def connect(where: str) -> Any:
       # Ray would take minutes to find that nobody is there, for example where
       # the last cluster was not stopped but killed.
       _reach(services.canonicalize_bootstrap_address('auto'))
-    ray.init(log_to_driver=False, logging_level='ERROR', **arguments)
+    with _without_standard_error():
+      ray.init(log_to_driver=False, logging_level='ERROR', **arguments)
   except (OSError, RuntimeError, ValueError) as error:
-    why = ' '.join(str(error).split())
+    why = ' '.join(str(error).split()) or 'does it want a token?'
     raise UsageError(
       f'There is no Ray cluster to connect to ({why}); start one with "ray '
       'start --head", set RAY_ADDRESS, or try --cluster=local:2.'
@@ -109,6 +112,20 @@ def connect(where: str) -> Any:
   # Ray prints the log of every process that dies; we say it in one line.
   ray._private.worker.print_to_stdstream = lambda *_, **__: None
   return ray
+
+
+@contextlib.contextmanager
+def _without_standard_error() -> Iterator[None]:
+  """Throws away what Ray's core prints of itself when it starts."""
+  sys.stderr.flush()
+  kept = os.dup(2)
+  try:
+    with open(os.devnull, 'wb') as nowhere:
+      os.dup2(nowhere.fileno(), 2)
+    yield
+  finally:
+    os.dup2(kept, 2)
+    os.close(kept)
 
 
 def _reach(address: str) -> None:
