@@ -72,7 +72,7 @@ def connect(where: str) -> Any:
   # run, the run says.
   for name, value in _QUIET.items():
     os.environ.setdefault(name, value)
-  arguments: dict[str, Any] = {'address': 'auto'}
+  arguments: dict[str, Any] = {}
   if num_local is not None:
     # Nobody else can talk to what is started here: it listens on this machine
     # only, and wants a token that only its own processes know.
@@ -97,7 +97,10 @@ def connect(where: str) -> Any:
 
       # Ray would take minutes to find that nobody is there, for example where
       # the last cluster was not stopped but killed.
-      _reach(services.canonicalize_bootstrap_address('auto'))
+      arguments['address'] = services.canonicalize_bootstrap_address_or_die(
+        'auto'
+      )
+      _reach(arguments['address'])
     with _without_standard_error():
       ray.init(log_to_driver=False, logging_level='ERROR', **arguments)
   except (OSError, RuntimeError, ValueError) as error:
