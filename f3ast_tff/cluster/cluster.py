@@ -164,6 +164,9 @@ class Cluster:
       else:
         yield _Place(node['NodeID'], 0), name, int(node['Resources']['CPU'])
 
+  def _has(self, place: _Place) -> bool:
+    return any(place == here for here, _, _ in self._places())
+
   def refresh(self) -> None:
     """Takes up workers that are ready, and starts some at new places."""
     self._refreshed = time.monotonic()
@@ -250,8 +253,14 @@ class Cluster:
     """Does without a worker; returns the shards that it was training."""
     worker = self._workers.pop(place)
     self._last_loss = f'{worker.name}: {why.rstrip(".")}'
-    logging.warning(
-      '%s is lost (%s); others train its clients.', worker.name, why.rstrip('.')
+    # Where a node has died, a worker may be started before Ray knows. It was
+    # never of use, and the loss of the one before it has been told.
+    is_told = worker.opening is not None and not self._has(place)
+    logging.log(
+      logging.INFO if is_told else logging.WARNING,
+      '%s is lost (%s); others train its clients.',
+      worker.name,
+      why.rstrip('.'),
     )
     with contextlib.suppress(Exception):  # It may be dead already.
       self._ray.kill(worker.actor)
