@@ -100,6 +100,7 @@ class Cluster:
     """
     self._num_local = connection.check(where)
     self._ray = connection.connect(where)
+    self._own_node = connection.own_node(self._ray)
     self._threads_per_shard = threads_per_shard
     self._works: dict[str, executor.Work] = {}
     self._job: Any = None
@@ -281,6 +282,7 @@ class Cluster:
     self, name: str, broadcast: functions.Leaves, parts: Sequence[Any]
   ) -> Callable[[], list[functions.Leaves]]:
     """Starts the work of clients; see `executor.Runner`."""
+    connection.check_own_node(self._own_node)
     if time.monotonic() > self._refreshed + 1.0:
       self.refresh()
     model = [leaf.numpy() for leaf in broadcast]

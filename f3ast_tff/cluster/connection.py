@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 import contextlib
 import importlib.util
 import os
+import queue
 import secrets
 import signal
 import socket
@@ -141,27 +142,54 @@ def _reach(address: str) -> None:
     raise
 
 
+def own_node(ray: Any) -> socket.socket:
+  """Returns a connection to this machine's node, which ends when that does."""
+  node = socket.socket(socket.AF_UNIX)
+  node.connect(ray._private.worker.global_worker.node.raylet_socket_name)
+  node.setblocking(False)
+  return node
+
+
+def check_own_node(node: socket.socket) -> None:
+  """Raises ClusterError if this machine's node is gone."""
+  # Ray would end this process without a word as soon as it needs the node.
+  try:
+    node.recv(1)  # Nothing ever comes but the end.
+  except BlockingIOError:
+    return
+  except OSError:
+    pass
+  raise ClusterError('The Ray node of this machine is gone.')
+
+
 def nodes(ray: Any) -> list[Mapping[str, Any]]:
   """Returns the nodes that can compute.
 
   Raises:
     ClusterError: If the cluster does not answer.
   """
-  # Ray itself would wait for a minute, and then end this process.
+  # Ray itself would wait for a minute, and then end this process. So another
+  # thread asks, and this one looks meanwhile whether somebody listens.
   address = ray.get_runtime_context().gcs_address
-  deadline = time.monotonic() + _LOST_SECONDS
+  answer: queue.SimpleQueue = queue.SimpleQueue()
+  threading.Thread(target=lambda: answer.put(ray.nodes()), daemon=True).start()
+  reached = time.monotonic()
   while True:
     try:
-      _reach(address)
+      found = answer.get(timeout=0.2)
       break
+    except queue.Empty:
+      pass
+    try:
+      _reach(address)
+      reached = time.monotonic()
     except OSError as error:
-      if time.monotonic() > deadline:
+      if time.monotonic() > reached + _LOST_SECONDS:
         raise ClusterError(
           f'The Ray cluster at {address} is gone ({error.strerror or error}).'
         ) from error
-      time.sleep(0.2)
   return [
     node
-    for node in ray.nodes()
+    for node in found
     if node['Alive'] and node['Resources'].get('CPU', 0) >= 1
   ]
