@@ -292,17 +292,23 @@ def _train(
 
   # In the place of TFF's context, which complains when a program ends.
   execution.set_in_process(config.parallel_clients)
-  compiled = ', compiled with XLA' if task.model.xla else ''
-  print(
-    f'{config.parallel_clients} at a time, clients train with '
-    f'{config.threads_per_client} of {config_lib.num_cores()} cores each'
-    f'{compiled}; --parallel_clients changes the number.',
-    flush=True,
-  )
   cluster, where = None, flags.FLAGS.cluster
   if where:
     with one_sentence(connection.UsageError, 2):
       cluster = cluster_lib.Cluster(where, config.threads_per_client)
+    print(
+      f'The cluster can train {cluster.size} clients at a time, and this run '
+      f'trains {config.parallel_clients} (--parallel_clients).',
+      flush=True,
+    )
+  else:
+    compiled = ', compiled with XLA' if task.model.xla else ''
+    print(
+      f'{config.parallel_clients} at a time, clients train with '
+      f'{config.threads_per_client} of {config_lib.num_cores()} cores each'
+      f'{compiled}; --parallel_clients changes the number.',
+      flush=True,
+    )
   of_a_run = server.RoundError, divergence.DivergenceError
   try:
     with one_sentence(of_a_run, 1), one_sentence(engine.SettingsError, 2):

@@ -62,6 +62,10 @@ class _Worker:
   asked: float = 0.0
 
   @property
+  def is_open(self) -> bool:
+    return self.opening is None
+
+  @property
   def load(self) -> float:
     return len(self.running) / self.num_threads
 
@@ -96,6 +100,7 @@ class Cluster:
     """
     self._num_local = connection.check(where)
     self._ray = connection.connect(where)
+    self._own_node = connection.own_node(self._ray)
     self._threads_per_shard = threads_per_shard
     self._works: dict[str, executor.Work] = {}
     self._job: Any = None
@@ -136,7 +141,15 @@ class Cluster:
   @property
   def capacity(self) -> int:
     """How many shards can be trained at a time, now."""
-    return sum(w.num_threads for w in self._workers.values() if not w.opening)
+    return sum(w.num_threads for w in self._workers.values() if w.is_open)
+
+  @property
+  def size(self) -> int:
+    """How many shards can be trained at a time when all workers are ready."""
+    return sum(map(self._num_threads, (cpus for _, _, cpus in self._places())))
+
+  def _num_threads(self, num_cpus: int) -> int:
+    return max(1, num_cpus // self._threads_per_shard)
 
   def close(self) -> None:
     """Ends the workers, and the cluster if it was started here."""
@@ -152,6 +165,9 @@ class Cluster:
       else:
         yield _Place(node['NodeID'], 0), name, int(node['Resources']['CPU'])
 
+  def _has(self, place: _Place) -> bool:
+    return any(place == here for here, _, _ in self._places())
+
   def refresh(self) -> None:
     """Takes up workers that are ready, and starts some at new places."""
     self._refreshed = time.monotonic()
@@ -163,7 +179,7 @@ class Cluster:
     for place, worker in list(self._workers.items()):
       if place not in here and not worker.running:
         self._lose(place, 'its node is gone')
-      elif worker.opening is not None:
+      elif not worker.is_open:
         self._look_if_open(place, worker)
 
   def _start(self, place: _Place, name: str, num_cpus: int) -> _Worker:
@@ -175,7 +191,7 @@ class Cluster:
       for variable, value in os.environ.items()
       if variable.startswith('TF_')
     }
-    num_threads = max(1, num_cpus // self._threads_per_shard)
+    num_threads = self._num_threads(num_cpus)
     actor = self._ray.remote(worker_lib.Worker).options(
       num_cpus=num_cpus,
       max_concurrency=num_threads + 1,  # One to answer.
@@ -238,8 +254,14 @@ class Cluster:
     """Does without a worker; returns the shards that it was training."""
     worker = self._workers.pop(place)
     self._last_loss = f'{worker.name}: {why.rstrip(".")}'
-    logging.warning(
-      '%s is lost (%s); others train its clients.', worker.name, why.rstrip('.')
+    # Where a node has died, a worker may be started before Ray knows. It was
+    # never of use, and the loss of the one before it has been told.
+    is_told = worker.opening is not None and not self._has(place)
+    logging.log(
+      logging.INFO if is_told else logging.WARNING,
+      '%s is lost (%s); others train its clients.',
+      worker.name,
+      why.rstrip('.'),
     )
     with contextlib.suppress(Exception):  # It may be dead already.
       self._ray.kill(worker.actor)
@@ -260,6 +282,7 @@ class Cluster:
     self, name: str, broadcast: functions.Leaves, parts: Sequence[Any]
   ) -> Callable[[], list[functions.Leaves]]:
     """Starts the work of clients; see `executor.Runner`."""
+    connection.check_own_node(self._own_node)
     if time.monotonic() > self._refreshed + 1.0:
       self.refresh()
     model = [leaf.numpy() for leaf in broadcast]
@@ -276,7 +299,7 @@ class Cluster:
   def _deal(self, round_: _Round) -> None:
     """Gives shards to workers that have a thread for them."""
     while round_.waiting:
-      ready = [w for w in self._workers.values() if w.opening is None]
+      ready = [w for w in self._workers.values() if w.is_open]
       worker = min(ready, key=lambda w: w.load, default=None)
       if worker is None or worker.load >= 1:
         return

@@ -1,12 +1,15 @@
 """The connection of this process to a Ray cluster."""
 
 import atexit
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+import contextlib
 import importlib.util
 import os
+import queue
 import secrets
 import signal
 import socket
+import sys
 import tempfile
 import threading
 import time
@@ -70,7 +73,7 @@ def connect(where: str) -> Any:
   # run, the run says.
   for name, value in _QUIET.items():
     os.environ.setdefault(name, value)
-  arguments: dict[str, Any] = {'address': 'auto'}
+  arguments: dict[str, Any] = {}
   if num_local is not None:
     # Nobody else can talk to what is started here: it listens on this machine
     # only, and wants a token that only its own processes know.
@@ -90,9 +93,19 @@ def connect(where: str) -> Any:
 
   on_sigterm = signal.getsignal(signal.SIGTERM)
   try:
-    ray.init(log_to_driver=False, logging_level='ERROR', **arguments)
+    if num_local is None:
+      from ray._private import services
+
+      # Ray would take minutes to find that nobody is there, for example where
+      # the last cluster was not stopped but killed.
+      arguments['address'] = services.canonicalize_bootstrap_address_or_die(
+        'auto'
+      )
+      _reach(arguments['address'])
+    with _without_standard_error():
+      ray.init(log_to_driver=False, logging_level='ERROR', **arguments)
   except (OSError, RuntimeError, ValueError) as error:
-    why = ' '.join(str(error).split())
+    why = ' '.join(str(error).split()) or 'does it want a token?'
     raise UsageError(
       f'There is no Ray cluster to connect to ({why}); start one with "ray '
       'start --head", set RAY_ADDRESS, or try --cluster=local:2.'
@@ -105,28 +118,78 @@ def connect(where: str) -> Any:
   return ray
 
 
+@contextlib.contextmanager
+def _without_standard_error() -> Iterator[None]:
+  """Throws away what Ray's core prints of itself when it starts."""
+  sys.stderr.flush()
+  kept = os.dup(2)
+  try:
+    with open(os.devnull, 'wb') as nowhere:
+      os.dup2(nowhere.fileno(), 2)
+    yield
+  finally:
+    os.dup2(kept, 2)
+    os.close(kept)
+
+
+def _reach(address: str) -> None:
+  """Returns if somebody listens at an address, else raises OSError."""
+  host, _, port = address.rpartition(':')
+  try:
+    socket.create_connection((host.strip('[]'), int(port)), 2.0).close()
+  except OSError as error:
+    error.filename = address  # It is told as part of the error.
+    raise
+
+
+def own_node(ray: Any) -> socket.socket:
+  """Returns a connection to this machine's node, which ends when that does."""
+  node = socket.socket(socket.AF_UNIX)
+  node.connect(ray._private.worker.global_worker.node.raylet_socket_name)
+  node.setblocking(False)
+  return node
+
+
+def check_own_node(node: socket.socket) -> None:
+  """Raises ClusterError if this machine's node is gone."""
+  # Ray would end this process without a word as soon as it needs the node.
+  try:
+    node.recv(1)  # Nothing ever comes but the end.
+  except BlockingIOError:
+    return
+  except OSError:
+    pass
+  raise ClusterError('The Ray node of this machine is gone.')
+
+
 def nodes(ray: Any) -> list[Mapping[str, Any]]:
   """Returns the nodes that can compute.
 
   Raises:
     ClusterError: If the cluster does not answer.
   """
-  # Ray itself would wait for a minute, and then end this process.
+  # Ray itself would wait for a minute, and then end this process. So another
+  # thread asks, and this one looks meanwhile whether somebody listens.
   address = ray.get_runtime_context().gcs_address
-  host, _, port = address.rpartition(':')
-  deadline = time.monotonic() + _LOST_SECONDS
+  answer: queue.SimpleQueue = queue.SimpleQueue()
+  threading.Thread(target=lambda: answer.put(ray.nodes()), daemon=True).start()
+  reached = time.monotonic()
   while True:
     try:
-      socket.create_connection((host.strip('[]'), int(port)), 2.0).close()
+      found = answer.get(timeout=0.2)
       break
+    except queue.Empty:
+      pass
+    try:
+      _reach(address)
+      reached = time.monotonic()
     except OSError as error:
-      if time.monotonic() > deadline:
+      if time.monotonic() > reached + _LOST_SECONDS:
         raise ClusterError(
           f'The Ray cluster at {address} is gone ({error.strerror or error}).'
         ) from error
-      time.sleep(0.2)
   return [
     node
-    for node in ray.nodes()
+    for node in found
     if node['Alive'] and node['Resources'].get('CPU', 0) >= 1
   ]
