@@ -51,7 +51,7 @@ from f3ast_tff.cluster import guard
 
 _TRIALS = flags.DEFINE_integer('trials', 20, 'How many.', lower_bound=1)
 _NUM_ROUNDS = flags.DEFINE_integer(
-  'num_rounds', 500, 'Rounds of a run.', lower_bound=100
+  'num_rounds', 800, 'Rounds of a run.', lower_bound=100
 )
 _CHANCE = flags.DEFINE_integer('chance', 0, 'Decides what happens when.')
 _KINDS = flags.DEFINE_list('kinds', None, 'What happens; by default all.')
@@ -322,15 +322,17 @@ class Trial:
     driver.wait_for_round(rounds + 2)
     self.pause = time.monotonic() - began
 
-  def lose(self, driver: Driver, expected: int, seconds: float = 60.0) -> None:
-    """Waits until the run has told of so many losses."""
-    driver.wait_until(
-      lambda: len(driver.losses) >= expected, f'{expected} lost', seconds
-    )
+  def lose(self, driver: Driver) -> None:
+    """Waits until the run has told of a loss."""
+    driver.wait_until(lambda: bool(driver.losses), 'a loss is told')
 
-  def check_joined(self, driver: Driver, node: Node) -> None:
-    """Checks that a node which has joined is used."""
+  def join(self, driver: Driver) -> None:
+    """Lets a node join, and checks that it is used."""
+    rounds = driver.rounds
+    node = self.cluster.add()
     driver.wait_until(lambda: node.name in driver.workers, 'a node joins')
+    told = f'node {node.name} joins after round {rounds}, ready'
+    self.told += f'{told} after round {driver.rounds}'
     workers = driver.workers
     others = [w for name, w in workers.items() if name != node.name]
     driver.wait_for_round(driver.rounds + 2)
@@ -354,7 +356,7 @@ def _kill_worker(trial: Trial) -> None:
   name, process = trial.chance.choice(sorted(driver.workers.items()))
   with trial.fault(driver, f'worker {name} killed'):
     process.kill()
-  trial.lose(driver, 1)
+  trial.lose(driver)
   driver.succeed()
 
 
@@ -363,10 +365,9 @@ def _kill_node(trial: Trial) -> None:
   node = trial.chance.choice(trial.cluster.nodes)
   with trial.fault(driver, f'node {node.name} killed'):
     trial.cluster.kill(node)
-  trial.lose(driver, 1)
-  new = trial.cluster.add()
-  trial.check_joined(driver, new)
-  trial.told += f', {new.name} used from round {driver.rounds} or before'
+  trial.lose(driver)
+  trial.told += ', '
+  trial.join(driver)
   driver.succeed()
 
 
@@ -385,13 +386,7 @@ def _join(trial: Trial) -> None:
   trial.cluster.have(_NUM_NODES - 1)
   driver = trial.start()
   driver.wait_for_round(trial.chance.randint(5, 15))
-  rounds = driver.rounds
-  node = trial.cluster.add()
-  trial.check_joined(driver, node)
-  trial.told = (
-    f'node {node.name} joins after round {rounds}, used from round '
-    f'{driver.rounds} or before'
-  )
+  trial.join(driver)
   driver.succeed()
 
 
@@ -401,7 +396,7 @@ def _stop_worker(trial: Trial) -> None:
   try:
     with trial.fault(driver, f'worker {name} stopped'):
       process.suspend()
-    trial.lose(driver, 1)
+    trial.lose(driver)
     driver.succeed()
   finally:
     _kill([process])
@@ -413,7 +408,7 @@ def _stop_node(trial: Trial) -> None:
   try:
     with trial.fault(driver, f'node {node.name} stopped'):
       node.raylet().suspend()
-    trial.lose(driver, 1)
+    trial.lose(driver)
     driver.succeed()
   finally:
     trial.cluster.kill(node)
@@ -540,7 +535,8 @@ def run_trials(folder: pathlib.Path, cluster: Cluster) -> int:
     outcome = run_trial(kind, cluster, run_folder, reference, chance)
     outcomes[kind].append(outcome)
     print(
-      f'trial {number} ({kind}): {outcome.told}; {outcome.seconds:.0f} s; '
+      f'trial {number} ({kind}): {outcome.told}; pause {outcome.pause:.1f} s '
+      f'of {outcome.seconds:.0f} s; '
       f'{outcome.problem or "equal"}',
       flush=True,
     )
