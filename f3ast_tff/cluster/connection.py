@@ -76,9 +76,10 @@ def connect(where: str) -> Any:
   arguments: dict[str, Any] = {}
   if num_local is not None:
     # Nobody else can talk to what is started here: it listens on this machine
-    # only, and wants a token that only its own processes know.
+    # only, and wants a token that only its own processes know. Ray takes no
+    # second token in a process, so that a later cluster has the same.
     os.environ['RAY_AUTH_MODE'] = 'token'
-    os.environ['RAY_AUTH_TOKEN'] = secrets.token_hex(32)
+    os.environ.setdefault('RAY_AUTH_TOKEN', secrets.token_hex(32))
     folder = tempfile.mkdtemp(prefix='f3ast-')
     # Before Ray is imported, so that Ray's own end comes first.
     atexit.register(guard.start(folder).communicate)
