@@ -15,7 +15,6 @@ The task `population` has 100,000 clients, of whom 1,000 take part in a round.
 
 from collections.abc import Callable, Sequence
 import functools
-import pickle
 import statistics
 import sys
 import time
@@ -106,11 +105,13 @@ class _Counted:
     wait = self._runner.start(broadcast, clients)
 
     def counted() -> Any:
+      from ray import cloudpickle  # As Ray sends them.
+
       sums = wait()
       self.traffic.append(
         _Traffic(
           sum(leaf.numpy().nbytes for leaf in broadcast),
-          sum(len(pickle.dumps(part)) for part in clients),
+          sum(len(cloudpickle.dumps(part)) for part in clients),
           sum(leaf.nbytes for sum_ in sums for leaf in sum_),
         )
       )
