@@ -76,8 +76,8 @@ def connect(where: str) -> Any:
   arguments: dict[str, Any] = {}
   if num_local is not None:
     # Nobody else can talk to what is started here: it listens on this machine
-    # only, and wants a token that only its own processes know. Ray takes no
-    # second token in a process, so that a later cluster has the same.
+    # only, and wants a token. Ray takes no second one in a process, so that one
+    # which is there is kept.
     os.environ['RAY_AUTH_MODE'] = 'token'
     os.environ.setdefault('RAY_AUTH_TOKEN', secrets.token_hex(32))
     folder = tempfile.mkdtemp(prefix='f3ast-')
