@@ -29,9 +29,9 @@ import psutil
 from benchmarks import machine
 from benchmarks import tasks
 from experiments import cli
-from f3ast_tff import config as config_lib
 from f3ast_tff import randomness
 from f3ast_tff.datasets import federated
+from f3ast_tff.runs import config as config_lib
 
 _TASKS = flags.DEFINE_list(
   'tasks', ['synthetic', 'population', 'shakespeare', 'cifar100'], 'Which.'
@@ -126,10 +126,10 @@ def _memory(process: psutil.Process) -> int:
 
 def _measure(task_name: str) -> dict[str, Any]:
   """Returns a row of the table."""
-  from f3ast_tff import engine as engine_lib
-  from f3ast_tff import run_directory
-  from f3ast_tff import server as server_lib
-  from f3ast_tff.cluster import cluster as cluster_lib
+  from f3ast_tff.execution import server as server_lib
+  from f3ast_tff.execution.cluster import cluster as cluster_lib
+  from f3ast_tff.learning import engine as engine_lib
+  from f3ast_tff.runs import run_directory
 
   many = task_name == 'population'
   config = config_lib.Config(

@@ -7,7 +7,7 @@ import os
 import pathlib
 import platform
 
-from f3ast_tff import run_directory
+from f3ast_tff.runs import run_directory
 
 _PACKAGES = ('tensorflow', 'tensorflow-federated', 'numpy', 'pandas')
 

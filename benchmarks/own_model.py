@@ -28,8 +28,8 @@ import tensorflow_federated as tff
 from experiments import cli
 from f3ast_tff import execution
 from f3ast_tff import selection
-from f3ast_tff import simulation
 from f3ast_tff.datasets import synthetic
+from f3ast_tff.learning import simulation
 
 _ROUNDS = flags.DEFINE_integer(
   'rounds', 20, 'How many rounds each plays.', lower_bound=1

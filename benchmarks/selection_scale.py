@@ -195,12 +195,12 @@ def draw(table, path: pathlib.Path) -> None:
   matplotlib.use('Agg')
   import matplotlib.pyplot as plt
 
-  from f3ast_tff.report import run_summary
+  from f3ast_tff.runs import summary
 
   styles = {
-    ('step', 'start'): (run_summary.BLUE, '-', 'step, all scores tie'),
-    ('step', 'settled'): (run_summary.GREEN, '-', 'step, none tie'),
-    ('draw', 'start'): (run_summary.ORANGE, '--', 'availability'),
+    ('step', 'start'): (summary.BLUE, '-', 'step, all scores tie'),
+    ('step', 'settled'): (summary.GREEN, '-', 'step, none tie'),
+    ('draw', 'start'): (summary.ORANGE, '--', 'availability'),
   }
   cohorts = sorted(set(table['cohort']))
   figure, panels = plt.subplots(
@@ -241,7 +241,7 @@ def draw(table, path: pathlib.Path) -> None:
     axes.plot(
       n,
       steps['median_ms'].iloc[-1] * n / n[-1],
-      color=run_summary.GREY,
+      color=summary.GREY,
       linestyle=':',
       label='linear in N',
     )

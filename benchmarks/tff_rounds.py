@@ -27,10 +27,10 @@ import tensorflow_federated as tff
 
 from benchmarks import contender
 from benchmarks import tasks
-from f3ast_tff import config as config_lib
-from f3ast_tff import engine
 from f3ast_tff import selection
-from f3ast_tff import server as server_lib
+from f3ast_tff.execution import server as server_lib
+from f3ast_tff.learning import engine
+from f3ast_tff.runs import config as config_lib
 
 OURS = {
   'fedavg': dict(algorithm='fedavg'),

@@ -24,16 +24,16 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from f3ast_tff import evaluation
 from f3ast_tff import execution
-from f3ast_tff import process
 from f3ast_tff import randomness
 from f3ast_tff import rates
 from f3ast_tff import selection
-from f3ast_tff import shard_training
-from f3ast_tff import shards
 from f3ast_tff.datasets import federated
+from f3ast_tff.learning import process
+from f3ast_tff.learning import shard_training
+from f3ast_tff.learning import shards
 from f3ast_tff.models import functional
+from f3ast_tff.runs import evaluation
 
 parser = argparse.ArgumentParser()
 parser.add_argument('--picture', default='tutorial.png')

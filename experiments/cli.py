@@ -18,10 +18,10 @@ from absl import flags
 from absl import logging
 
 from experiments import help as help_lib
-from f3ast_tff import config as config_lib
-from f3ast_tff import run_directory
-from f3ast_tff import server_rates
-from f3ast_tff.cluster import connection
+from f3ast_tff.execution.cluster import connection
+from f3ast_tff.runs import config as config_lib
+from f3ast_tff.runs import run_directory
+from f3ast_tff.runs import server_rates
 
 _OUTPUT_DIR = flags.DEFINE_string(
   'output_dir',
@@ -282,13 +282,13 @@ def _train(
   config: config_lib.Config, task: Any, folder: pathlib.Path
 ) -> None:
   # Here, because TensorFlow takes seconds to import; see `run`.
-  from f3ast_tff import divergence
-  from f3ast_tff import engine
   from f3ast_tff import execution
-  from f3ast_tff import server
-  from f3ast_tff import training
-  from f3ast_tff.cluster import cluster as cluster_lib
-  from f3ast_tff.report import run_summary
+  from f3ast_tff.execution import server
+  from f3ast_tff.execution.cluster import cluster as cluster_lib
+  from f3ast_tff.learning import engine
+  from f3ast_tff.runs import divergence
+  from f3ast_tff.runs import loop
+  from f3ast_tff.runs import summary
 
   # In the place of TFF's context, which complains when a program ends.
   execution.set_in_process(config.parallel_clients)
@@ -312,7 +312,7 @@ def _train(
   of_a_run = server.RoundError, divergence.DivergenceError
   try:
     with one_sentence(of_a_run, 1), one_sentence(engine.SettingsError, 2):
-      seconds = training.run(
+      seconds = loop.run(
         config, task, folder, _ON_DIVERGENCE.value == 'stop', cluster
       )
   except connection.ClusterError as error:
@@ -321,7 +321,7 @@ def _train(
       '--cluster.',
       1,
     )
-  run_summary.draw(folder, task.dataset.name)
-  print(run_summary.text(folder, task.dataset.name, seconds))
+  summary.draw(folder, task.dataset.name)
+  print(summary.text(folder, task.dataset.name, seconds))
   if task.dataset.is_sample:
     print('  The data are a SAMPLE: this is a smoke test and not a result.')

@@ -11,7 +11,7 @@ from absl import app
 from absl import flags
 
 from experiments import cli
-from f3ast_tff import run_directory
+from f3ast_tff.runs import run_directory
 
 _OUTPUT = flags.DEFINE_string(
   'output', 'curves', 'The picture to write, without ending: .png and .svg.'
@@ -63,7 +63,7 @@ def report(
   Returns:
     The table as Markdown, and the differences paired by seed.
   """
-  from f3ast_tff.report import comparison  # Slow to import.
+  from experiments.paper import comparison  # Slow to import.
 
   metrics = comparison.load(folders)
   comparison.draw(metrics, title, output)

@@ -18,7 +18,7 @@ from absl import flags
 import numpy as np
 
 from experiments import cli
-from f3ast_tff import run_directory
+from f3ast_tff.runs import run_directory
 
 
 class Losses(NamedTuple):
@@ -57,9 +57,9 @@ def losses(
   # Here, because TensorFlow takes seconds to import.
   import tensorflow as tf
 
-  from f3ast_tff import evaluation
   from f3ast_tff.datasets import shakespeare
   from f3ast_tff.models import character_lstm
+  from f3ast_tff.runs import evaluation
 
   model = character_lstm.build(variant=settings['model'])
 

@@ -25,11 +25,11 @@ import tqdm
 
 from experiments import cli
 from experiments import theory
-from f3ast_tff import optimal_rates
 from f3ast_tff import randomness
 from f3ast_tff import rates
 from f3ast_tff import selection
 from f3ast_tff.datasets import synthetic
+from f3ast_tff.theory import optimal_rates
 
 _ROWS_PER_DECADE = 15
 
@@ -261,7 +261,7 @@ def main(argv: Sequence[str]) -> None:
   theory.write_csv(tables / 'variance-bound.csv', bounds)
   import pandas as pd  # Slow to import, as is matplotlib.
 
-  from f3ast_tff.report import theory as report
+  from experiments.paper import theory_figures as report
 
   title = (
     f'Rates of F3AST, {p.size} clients with the data of Synthetic(1,1), '

@@ -16,8 +16,8 @@ from experiments import cli
 from experiments import theory
 from f3ast_tff import randomness
 from f3ast_tff import rates
-from f3ast_tff import region
 from f3ast_tff import selection
+from f3ast_tff.theory import region
 
 _EVERY = 10  # Rounds between the rows of a trajectory.
 
@@ -102,7 +102,7 @@ def main(argv: Sequence[str]) -> None:
       ),
     ],
   )
-  from f3ast_tff.report import theory as report  # Slow to import.
+  from experiments.paper import theory_figures as report  # Slow to import.
 
   report.draw_region(corners, points, paths, given.beta, pictures / 'region')
   print(

@@ -17,13 +17,13 @@ import time
 from absl import app
 from absl import flags
 
-from experiments import cells as cells_lib
 from experiments import cli
 from experiments import compare
-from experiments import grid_report
-from experiments import paper_cells
-from f3ast_tff.cluster import connection
-from f3ast_tff.report import run_tables
+from experiments.paper import all_cells
+from experiments.paper import cell as cells_lib
+from experiments.paper import grid_report
+from f3ast_tff.execution.cluster import connection
+from f3ast_tff.runs import run_tables
 
 _JOBS = flags.DEFINE_integer(
   'jobs',
@@ -57,7 +57,7 @@ def _main() -> None:
     connection.check(_CLUSTER.value)
   name = f'reproduce-{_ROUNDS.value}rounds-{_SEEDS.value}seeds'
   output = cli.here('runs') / name
-  cells = paper_cells.main_grid(
+  cells = all_cells.main_grid(
     _ROUNDS.value, range(_SEEDS.value), ['home_devices']
   )
   finished = output / 'table.md'

@@ -8,7 +8,7 @@ import functools
 from absl import flags
 
 from experiments import cli
-from f3ast_tff import config as config_lib
+from f3ast_tff.runs import config as config_lib
 
 _MODEL = flags.DEFINE_enum(
   'model',
@@ -52,8 +52,8 @@ def _task_settings():
 
 def _build_task(config):
   # Here, because TensorFlow takes seconds to import.
-  from f3ast_tff import engine
   from f3ast_tff.datasets import shakespeare
+  from f3ast_tff.learning import engine
   from f3ast_tff.models import character_lstm
 
   load = functools.partial(

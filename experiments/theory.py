@@ -8,12 +8,12 @@ from absl import flags
 import numpy as np
 
 from experiments import cli
+from experiments.paper import tables
 from f3ast_tff import availability
 from f3ast_tff import communication
 from f3ast_tff import randomness
 from f3ast_tff import rates
-from f3ast_tff import run_directory
-from f3ast_tff.report import tables
+from f3ast_tff.runs import run_directory
 
 MODELS = (*availability.MODELS, 'markov')
 

@@ -54,11 +54,11 @@ from experiments import cli
 from experiments import theory
 from f3ast_tff import availability
 from f3ast_tff import communication
-from f3ast_tff import fixed_policy
-from f3ast_tff import optimal_rates
 from f3ast_tff import randomness
 from f3ast_tff import rates
 from f3ast_tff import selection
+from f3ast_tff.theory import fixed_policy
+from f3ast_tff.theory import optimal_rates
 
 _TRAIN_K = 10  # Clients per round of training, and their batches, as in the
 _BATCH_SIZE = 20  # paper.
@@ -94,9 +94,9 @@ def client_updates(
   import tensorflow_federated as tff
 
   from f3ast_tff import execution
-  from f3ast_tff import local_training
-  from f3ast_tff import process as process_lib
   from f3ast_tff.datasets import synthetic
+  from f3ast_tff.learning import client_work
+  from f3ast_tff.learning import process as process_lib
   from f3ast_tff.models import softmax
 
   dataset = synthetic.load(num_clients=num_clients, seed=seed)
@@ -110,12 +110,12 @@ def client_updates(
   )
   model = availability.home_devices(num_clients, seed)
 
-  def participant(k: int, weight: float, t: int) -> local_training.Participant:
+  def participant(k: int, weight: float, t: int) -> client_work.Participant:
     rng = randomness.generator(seed, 'shuffling in epoch 0', t, k)
     order = rng.permutation(dataset.num_examples[k])
     examples = tuple(dataset.train[k][field][order] for field in ('x', 'y'))
     batches = tf.data.Dataset.from_tensor_slices(examples).batch(_BATCH_SIZE)
-    return local_training.Participant(batches, np.int32(k), np.float32(weight))
+    return client_work.Participant(batches, np.int32(k), np.float32(weight))
 
   def weights_of(state) -> np.ndarray:
     trainable = state.global_model_weights.trainable
@@ -395,7 +395,7 @@ def main(argv: Sequence[str]) -> None:
   theory.write_csv(tables / 'variance.csv', rows)
   import pandas as pd  # Slow to import, as is matplotlib.
 
-  from f3ast_tff.report import theory as report
+  from experiments.paper import theory_figures as report
 
   report.draw_variance(pd.DataFrame(rows), pictures / 'variance')
   print(theory.markdown([{k: row[k] for k in _PRINTED} for row in rows]))

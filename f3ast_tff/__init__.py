@@ -30,11 +30,11 @@ if TYPE_CHECKING:
   from f3ast_tff import cohorts
   from f3ast_tff import communication
   from f3ast_tff import execution
-  from f3ast_tff import local_training
-  from f3ast_tff import process
   from f3ast_tff import rates
   from f3ast_tff import selection
-  from f3ast_tff import simulation
+  from f3ast_tff.learning import client_work
+  from f3ast_tff.learning import process
+  from f3ast_tff.learning import simulation
 else:  # Else type checkers would take any name for one of the package.
 
   def __getattr__(name: str) -> types.ModuleType:

@@ -47,7 +47,7 @@ from absl import app
 from absl import flags
 import psutil
 
-from f3ast_tff.cluster import guard
+from f3ast_tff.execution.cluster import guard
 
 _TRIALS = flags.DEFINE_integer('trials', 20, 'How many.', lower_bound=1)
 _NUM_ROUNDS = flags.DEFINE_integer(

@@ -23,10 +23,10 @@ import time
 from absl import app
 from absl import flags
 
-from experiments import cells as cells_lib
-from experiments import cluster_grid
-from experiments import grid
-from experiments import paper_cells
+from experiments.paper import all_cells
+from experiments.paper import cell as cells_lib
+from experiments.paper import cluster_grid
+from experiments.paper import grid
 
 _NUM_CELLS = flags.DEFINE_integer('num_cells', 20, 'How many.', lower_bound=3)
 _NUM_ROUNDS = flags.DEFINE_integer('num_rounds', 20, 'Of each.', lower_bound=1)
@@ -104,7 +104,7 @@ def main(argv: Sequence[str]) -> None:
   }
   from ray import cluster_utils
 
-  cells = paper_cells.main_grid(_NUM_ROUNDS.value)[: _NUM_CELLS.value]
+  cells = all_cells.main_grid(_NUM_ROUNDS.value)[: _NUM_CELLS.value]
   if _STUB.value:
     cells = [PretendedCell(cell.key, cell.rounds) for cell in cells]
   with tempfile.TemporaryDirectory() as folder:

@@ -10,10 +10,10 @@ import pytest
 from f3ast_tff import availability
 from f3ast_tff import cohorts as cohorts_lib
 from f3ast_tff import communication
-from f3ast_tff import config as config_lib
-from f3ast_tff import environment
 from f3ast_tff import rates
 from f3ast_tff import selection
+from f3ast_tff.runs import config as config_lib
+from f3ast_tff.runs import environment
 
 _SIZES = np.array([5, 1, 8, 2, 2, 7, 3, 4])
 _P = _SIZES / _SIZES.sum()

@@ -2,8 +2,8 @@
 
 import dataclasses
 
-from f3ast_tff.report import results
-from f3ast_tff.report import tables
+from experiments.paper import results
+from experiments.paper import tables
 
 REVISION = '0123456789abcdef0123456789abcdef01234567'
 

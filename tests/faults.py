@@ -33,14 +33,14 @@ from absl import app
 from absl import flags
 import tqdm
 
-from f3ast_tff import checkpoint
 from f3ast_tff import execution
-
-# What a driver would import, so that its forks need not.
-from f3ast_tff import training  # noqa: F401
 from f3ast_tff.datasets import synthetic  # noqa: F401
 from f3ast_tff.models import softmax  # noqa: F401
-from f3ast_tff.report import run_summary  # noqa: F401
+from f3ast_tff.runs import checkpoint
+
+# What a driver would import, so that its forks need not.
+from f3ast_tff.runs import loop  # noqa: F401
+from f3ast_tff.runs import summary  # noqa: F401
 from tests import kill_inside
 
 # Names that the experiments, whose flags are defined in the forks, do not have.

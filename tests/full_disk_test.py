@@ -8,12 +8,12 @@ import sys
 
 import pytest
 
-from f3ast_tff import checkpoint
-from f3ast_tff import config as config_lib
-from f3ast_tff import engine
-from f3ast_tff import training
 from f3ast_tff.datasets import synthetic
+from f3ast_tff.learning import engine
 from f3ast_tff.models import softmax
+from f3ast_tff.runs import checkpoint
+from f3ast_tff.runs import config as config_lib
+from f3ast_tff.runs import loop
 
 _EXACT_FILES = ('metrics.csv', 'rounds.csv', 'clients.csv', 'model.npz')
 
@@ -23,7 +23,7 @@ def _train(folder):
     clients_per_round='3', rounds=16, eval_every=1, checkpoint_every=4
   ).resolve({'sgd': config_lib.LearningRates(0.01, 1.0)})
   task = engine.Task(synthetic.load(num_clients=8, seed=1), softmax.build())
-  training.run(config, task, folder)
+  loop.run(config, task, folder)
 
 
 @pytest.fixture

@@ -33,14 +33,14 @@ import numpy as np
 
 from experiments import cli
 from experiments import synthetic as experiment
-from f3ast_tff import checkpoint
-from f3ast_tff import config as config_lib
-from f3ast_tff import environment as environment_lib
-from f3ast_tff import run_directory
+from experiments.paper import comparison
+from experiments.paper import frames
+from experiments.paper import results
 from f3ast_tff.datasets import synthetic
-from f3ast_tff.report import comparison
-from f3ast_tff.report import frames
-from f3ast_tff.report import results
+from f3ast_tff.runs import checkpoint
+from f3ast_tff.runs import config as config_lib
+from f3ast_tff.runs import environment as environment_lib
+from f3ast_tff.runs import run_directory
 from tests import fake_results
 
 _CASES = flags.DEFINE_integer('cases', 2000, 'How many.', lower_bound=1)

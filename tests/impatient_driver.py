@@ -4,14 +4,14 @@ import runpy
 import sys
 from typing import Any
 
-from f3ast_tff.cluster import connection
+from f3ast_tff.execution.cluster import connection
 
 _connect = connection.connect
 
 
 def _connect_impatiently(where: str) -> Any:
   # TensorFlow must not be imported before the experiment does so.
-  cluster: Any = sys.modules['f3ast_tff.cluster.cluster']
+  cluster: Any = sys.modules['f3ast_tff.execution.cluster.cluster']
   cluster.SILENCE_SECONDS = 5.0
   return _connect(where)
 

@@ -8,9 +8,9 @@ import sys
 import pytest
 import tensorflow as tf
 
+from experiments.paper import results
 from f3ast_tff.datasets import cifar100
 from f3ast_tff.datasets import shakespeare
-from f3ast_tff.report import results
 from tests import fake_results
 
 _ROOT = pathlib.Path(__file__).parents[1]

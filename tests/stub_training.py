@@ -15,8 +15,8 @@ import textwrap
 from absl import app
 
 from experiments import cli
-from experiments import grid
-from f3ast_tff.report import paper_figures
+from experiments.paper import grid
+from experiments.paper import paper_figures
 
 REVISION = 'c' * 40
 

@@ -9,17 +9,17 @@ import sys
 import numpy as np
 import pytest
 
-from f3ast_tff import config as config_lib
-from f3ast_tff import engine as engine_lib
-from f3ast_tff import environment
 from f3ast_tff import rates
-from f3ast_tff import server as server_lib
 from f3ast_tff.datasets import cifar100
 from f3ast_tff.datasets import shakespeare
 from f3ast_tff.datasets import synthetic
+from f3ast_tff.execution import server as server_lib
+from f3ast_tff.learning import engine as engine_lib
 from f3ast_tff.models import character_lstm
 from f3ast_tff.models import resnet
 from f3ast_tff.models import softmax
+from f3ast_tff.runs import config as config_lib
+from f3ast_tff.runs import environment
 from tests import native
 
 _METHODS = tuple(config_lib.ALGORITHMS)

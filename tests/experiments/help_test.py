@@ -9,7 +9,7 @@ import pytest
 
 from experiments import help as help_lib
 from f3ast_tff import availability
-from f3ast_tff import config as config_lib
+from f3ast_tff.runs import config as config_lib
 
 _OWN = {
   'cifar100': ('data_source', 'data_dir', 'model'),

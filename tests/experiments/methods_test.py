@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 from f3ast_tff import availability
-from f3ast_tff import config as config_lib
+from f3ast_tff.runs import config as config_lib
 
 
 def _run(folder, *flags):

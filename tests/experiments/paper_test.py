@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from experiments import paper_cells
-from f3ast_tff.report import results
+from experiments.paper import all_cells
+from experiments.paper import results
 from tests import fake_results
 
 _ROOT = pathlib.Path(__file__).parents[2]
@@ -28,7 +28,7 @@ def _paper(folder, *arguments, stub=False):
 
 def _some_results(folder, **changes):
   """Writes results of a few cells of the grid."""
-  for cell in paper_cells.main_grid(500, range(2), ['home_devices']):
+  for cell in all_cells.main_grid(500, range(2), ['home_devices']):
     accuracy = 0.5 + 0.01 * len(cell.key.method) + 0.1 * cell.key.seed
     result = fake_results.result(cell.key, accuracy, rounds=500)
     results.write(folder, result | changes)

@@ -13,10 +13,10 @@ from experiments import theory
 from experiments import variance
 from f3ast_tff import availability
 from f3ast_tff import communication
-from f3ast_tff import fixed_policy
-from f3ast_tff import optimal_rates
 from f3ast_tff import randomness
 from f3ast_tff.datasets import synthetic
+from f3ast_tff.theory import fixed_policy
+from f3ast_tff.theory import optimal_rates
 
 
 def _variance(folder, *arguments):

@@ -8,8 +8,8 @@ from tensorflow_federated.python.simulation.baselines.shakespeare import (
   char_prediction_models,
 )
 
-from f3ast_tff import shard_training
 from f3ast_tff.datasets import shakespeare
+from f3ast_tff.learning import shard_training
 from f3ast_tff.models import character_lstm
 
 

@@ -8,8 +8,8 @@ import pytest
 import tensorflow as tf
 from tensorflow_federated.python.simulation.models import resnet_models
 
-from f3ast_tff import shard_training
 from f3ast_tff.datasets import cifar100
+from f3ast_tff.learning import shard_training
 from f3ast_tff.models import resnet
 
 

@@ -1,0 +1,288 @@
+"""Methods side by side: a table and curves over seeds, from runs' files."""
+
+from collections.abc import Iterable, Mapping, Sequence
+import math
+import pathlib
+from typing import Any
+
+import matplotlib
+
+matplotlib.use('Agg')
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+
+from experiments.paper import frames
+from experiments.paper import names
+from experiments.paper import tables
+from f3ast_tff.runs import config as config_lib
+from f3ast_tff.runs import run_directory
+from f3ast_tff.runs import run_tables
+from f3ast_tff.runs import summary
+
+# How each method looks: its name, colour and line.
+STYLES: Mapping[str, tuple[str, str, str]] = {
+  method: (names.METHODS[method], color, line)
+  for method, color, line in (
+    ('fedavg', summary.ORANGE, '--'),
+    ('f3ast', summary.BLUE, '-'),
+    ('power_of_choice', summary.GREY, ':'),
+    ('fedadam', summary.PINK, '--'),
+    ('f3ast_adam', summary.GREEN, '-'),
+  )
+}
+
+# Settings of the machine and of what is written, not of the training.
+_IRRELEVANT = {
+  'seed',
+  'parallel_clients',
+  'checkpoint_every',
+  'eval_every',
+  'eval_examples',
+  'server_rate_sha256',  # The name of the file tells them apart.
+}
+# Settings that methods have of their own, so that two methods may differ in
+# them and still be compared.
+_OF_METHOD = {
+  'algorithm',
+  'selection',
+  'server_optimizer',
+  'proximal',
+  'client_learning_rate',
+  'server_learning_rate',
+  'server_rate_file',
+  'server_epsilon',
+  'beta',
+  'rate_init',
+  'correlation',
+  'num_candidates',
+}
+
+
+# Colours and lines of methods that are not among the paper's.
+_OTHER_COLORS = ('#E69F00', '#56B4E9', '#F0E442', '#000000')
+
+
+def style_of(method: str, place: int) -> tuple[str, str, str]:
+  """Returns the name, colour and line of a method.
+
+  Args:
+    method: From `load`.
+    place: Its place among those that are not the paper's five.
+
+  Returns:
+    Name, colour and line style of Matplotlib.
+  """
+  color = _OTHER_COLORS[place % len(_OTHER_COLORS)]
+  return STYLES.get(method, (_name(method), color, '-.'))
+
+
+def _in_order(methods: Iterable[str]) -> list[str]:
+  """Returns the paper's methods in its order, then others by name."""
+  found = set(methods)
+  return [m for m in STYLES if m in found] + sorted(found - set(STYLES))
+
+
+def _styles(methods: Iterable[str]) -> dict[str, tuple[str, str, str]]:
+  ordered = _in_order(methods)
+  others = [method for method in ordered if method not in STYLES]
+  return {
+    method: style_of(method, others.index(method) if method in others else 0)
+    for method in ordered
+  }
+
+
+def _labels(all_settings: Sequence[Mapping[str, Any]]) -> list[str]:
+  """Returns a name for each run: its method, and in what it differs.
+
+  Runs with different settings, other than the seed, those of the machine and
+  what belongs to their methods, are not to be compared as if they were alike;
+  the settings that differ become part of the name.
+  """
+  methods = [config_lib.method_name(settings) for settings in all_settings]
+  labels = []
+  for method, settings in zip(methods, all_settings):
+    same = [s for m, s in zip(methods, all_settings) if m == method]
+    extra = [
+      f'{name}={value}'
+      for name, value in settings.items()
+      if name not in _IRRELEVANT
+      and any(
+        other.get(name, run_directory.UNNAMED.get(name, value)) != value
+        for other in (same if name in _OF_METHOD else all_settings)
+      )
+    ]
+    labels.append(', '.join([method, *extra]))
+  return labels
+
+
+def _name(label: str) -> str:
+  """Returns a label with its method's name as people write it."""
+  method, comma, rest = label.partition(',')
+  return names.METHODS.get(method, method) + comma + rest
+
+
+def _settings(folder: pathlib.Path) -> Mapping[str, Any]:
+  """Returns the settings of a run, which name a method and a seed."""
+  settings = run_directory.read_config(folder)['settings']
+  try:
+    config_lib.method_name(settings)
+    is_sound = type(settings['seed']) is int
+  except (KeyError, TypeError, ValueError):
+    is_sound = False
+  if not is_sound:
+    raise run_directory.RunDirectoryError(
+      f'{folder / "config.json"} names no method or no seed; leave it out.'
+    )
+  return settings
+
+
+def load(folders: Sequence[pathlib.Path]) -> pd.DataFrame:
+  """Returns the metrics of finished runs, with their method and seed."""
+  all_settings = [_settings(folder) for folder in folders]
+  runs = []
+  found: dict[tuple[str, int], pathlib.Path] = {}
+  for folder, settings, label in zip(
+    folders, all_settings, _labels(all_settings)
+  ):
+    place = label, settings['seed']
+    if place in found:
+      raise ValueError(
+        f'{found[place]} and {folder} are the same run twice, with seed '
+        f'{settings["seed"]}; leave one of them out.'
+      )
+    found[place] = folder
+    if settings.get('data_source') == 'sample':
+      raise ValueError(
+        f'{folder} is a run on sample data, not a result; leave it out.'
+      )
+    metrics = run_tables.with_recent_weights(
+      run_tables.read(folder / 'metrics.csv', ('round', *names.METRICS)),
+      run_tables.read(folder / 'rounds.csv', ('round', 'sum_of_weights')),
+    )
+    runs.append(metrics.assign(algorithm=label, seed=settings['seed']))
+  return pd.concat(runs, ignore_index=True)
+
+
+def _by_seed(metrics: pd.DataFrame) -> pd.DataFrame:
+  """Returns a run's means over its last rounds, by method and seed.
+
+  A run that diverged has none: NaN.
+  """
+  values = {}
+  for place, run in metrics.groupby(['algorithm', 'seed']):
+    late = run_tables.last_rounds(run)[list(names.METRICS)]
+    values[place] = late.mean(skipna=False)
+    # Each is a mean over the rounds before it already.
+    values[place]['sum_of_weights'] = late['sum_of_weights'].iloc[-1]
+  return pd.DataFrame(values).T.rename_axis(['algorithm', 'seed'])
+
+
+def table(metrics: pd.DataFrame) -> pd.DataFrame:
+  """Returns mean and standard deviation over seeds, one row per method.
+
+  A seed's value is its mean over `run_tables.last_rounds`; the sum of weights
+  stands beside the accuracy because it acts as a server learning rate.
+
+  Args:
+    metrics: From `load`.
+
+  Returns:
+    Columns (metric, mean or std), and the number of seeds; NaN where a run of
+    one seed diverged.
+  """
+  by_method = _by_seed(metrics).groupby('algorithm')
+  rows = {
+    method: pd.concat({
+      'mean': seeds.mean(skipna=False), 'std': seeds.std(skipna=False)
+    }).swaplevel()
+    for method, seeds in by_method
+  }
+  result = pd.DataFrame(rows).T
+  result['seeds'] = by_method.size()
+  return result.loc[_in_order(result.index)]
+
+
+def differences(metrics: pd.DataFrame) -> list[str]:
+  """Returns lines on what F3AST changes, paired by seed.
+
+  A seed decides the data and the availability of all methods alike, so the
+  difference within a seed is not blurred by how seeds differ.
+
+  Args:
+    metrics: From `load`.
+
+  Returns:
+    One line per pair of methods that is there with equal settings and a seed.
+  """
+  accuracy = _by_seed(metrics)['accuracy']
+  labels = accuracy.index.unique('algorithm')
+  lines = []
+  for ours, baseline in names.PAIRS:
+    for label in labels:
+      method, comma, rest = label.partition(',')
+      other = baseline + comma + rest
+      if method != ours or other not in labels:
+        continue
+      gain = frames.paired_differences(accuracy[label], accuracy[other])
+      if gain.empty:
+        continue
+      what = (
+        f'{names.METHODS[ours]} - {names.METHODS[baseline]}{comma}{rest}, test '
+        'accuracy by seed: '
+      )
+      if not np.isfinite(gain).all():
+        lines.append(f'{what}a run diverged')
+      elif len(gain) == 1:
+        lines.append(f'{what}{gain.mean():+.3f} (one seed)')
+      else:
+        lines.append(
+          f'{what}{gain.mean():+.3f} ± {gain.std():.3f} ({len(gain)} seeds)'
+        )
+  return lines
+
+
+def markdown(summary: pd.DataFrame) -> str:
+  """Returns the table as Markdown that also reads well as plain text."""
+  rows = [['method', *names.METRICS.values(), 'seeds']]
+  for label, row in summary.iterrows():
+    num_seeds = int(row['seeds'].iloc[0])
+    cells = []
+    for column in names.METRICS:
+      mean, std = row[(column, 'mean')], row[(column, 'std')]
+      text = f'{mean:.3f} ± {std:.3f}' if num_seeds > 1 else f'{mean:.3f}'
+      cells.append(text if math.isfinite(mean) else 'diverged')
+    rows.append([_name(label), *cells, str(num_seeds)])
+  return tables.aligned(rows) + '\n'
+
+
+def draw(metrics: pd.DataFrame, title: str, path: pathlib.Path) -> None:
+  """Draws accuracy and loss over rounds, with a band of one sd over seeds.
+
+  Args:
+    metrics: From `load`.
+    title: Above the picture.
+    path: Where to write it, without an ending; a PNG and an SVG are written.
+  """
+  figure, panels = plt.subplots(
+    1, 2, figsize=(10, 4), layout='constrained'
+  )
+  for axes, column in zip(panels, ('accuracy', 'loss')):
+    for algorithm, (name, color, line) in _styles(metrics['algorithm']).items():
+      runs = metrics[metrics['algorithm'] == algorithm]
+      by_round = runs.groupby('round')[column]
+      mean, sd = by_round.mean(), by_round.std().fillna(0)
+      axes.plot(mean.index, mean, color=color, linestyle=line, label=name)
+      axes.fill_between(
+        mean.index, mean - sd, mean + sd, color=color, alpha=0.15, linewidth=0
+      )
+    axes.set(xlabel='round', ylabel=f'test {column}')
+    axes.spines[['top', 'right']].set_visible(False)
+  panels[0].legend(loc='lower right', frameon=False)
+  num_seeds = metrics['seed'].nunique()
+  seeds = 'one seed' if num_seeds == 1 else f'mean and sd of {num_seeds} seeds'
+  figure.suptitle(f'{title}, {seeds}')
+  for ending in ('.png', '.svg'):
+    figure.savefig(f'{path}{ending}', dpi=150)
+  plt.close(figure)

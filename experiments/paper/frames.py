@@ -1,0 +1,142 @@
+"""Results as tables: a row per cell, or per cell and evaluated round."""
+
+from collections.abc import Iterable, Mapping
+import dataclasses
+import math
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from experiments.paper import names
+from experiments.paper import results
+from f3ast_tff.runs import run_tables
+
+ENOUGH_TESTS = 8  # To tell how much they scatter.
+_KEY_FIELDS = [field.name for field in dataclasses.fields(results.Key)]
+_METRICS = list(names.METRICS)
+
+
+def curves(found: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
+  """Returns the metrics of all results, a row per cell and evaluated round.
+
+  Args:
+    found: From `results.read_all`.
+
+  Returns:
+    The metrics, the fields of `Key`, and `examples_trained`: how many examples
+    clients had trained on by then, NaN where a result does not say.
+  """
+  frames = [
+    pd.DataFrame(result['metrics']).assign(
+      examples_trained=result.get('examples_trained', math.nan),
+      **result['cell'],
+    )
+    for result in found
+  ]
+  columns = ['round', *_METRICS, 'examples_trained', *_KEY_FIELDS]
+  empty = pd.DataFrame(columns=columns)
+  return pd.concat(frames, ignore_index=True) if frames else empty
+
+
+def _unsteadiness(tests: pd.Series) -> float:
+  """Returns by how much tests scatter about a trend that bends slowly.
+
+  The second differences of values that scatter independently with a standard
+  deviation s have s times the square root of 6; a straight trend has none.
+
+  Args:
+    tests: The values, in order.
+
+  Returns:
+    The standard deviation; NaN for fewer than `ENOUGH_TESTS`.
+  """
+  if len(tests) < ENOUGH_TESTS:
+    return math.nan
+  return float(np.sqrt(np.mean(np.diff(tests, 2) ** 2) / 6))
+
+
+def _row(result: Mapping[str, Any]) -> dict[str, Any]:
+  metrics = pd.DataFrame(result['metrics'])
+  late, end = run_tables.last_rounds(metrics), metrics.iloc[-1]
+  settings, key = result['settings'], results.Key(**result['cell'])
+  return {
+    'name': key.name,
+    'group': key.group,
+    **result['cell'],
+    # With NaN if one of them is: a run that diverged has no mean.
+    **late[_METRICS].mean(skipna=False).to_dict(),
+    # Is a mean over these rounds already.
+    'sum_of_weights': end['sum_of_weights'],
+    'unsteadiness': _unsteadiness(late['accuracy']),
+    'final_accuracy': end['accuracy'],
+    'final_loss': end['loss'],
+    'mean_sum_of_weights': result['mean_sum_of_weights'],
+    'server_learning_rate': settings['server_learning_rate'],
+    'rounds': settings['rounds'],
+    'rounds_with_fewer_than_k': result['rounds_with_fewer_than_k'],
+    'empty_rounds': result['empty_rounds'],
+    'updates_left_out': result['updates_left_out'],
+    'seconds': result['wall_seconds'],
+    'revision': result['revision'],
+    'command': result['command'],
+  }
+
+
+_ROW_FIELDS = [
+  'name',
+  'group',
+  *_KEY_FIELDS,
+  *_METRICS,
+  'unsteadiness',
+  'final_accuracy',
+  'final_loss',
+  'mean_sum_of_weights',
+  'server_learning_rate',
+  'rounds',
+  'rounds_with_fewer_than_k',
+  'empty_rounds',
+  'updates_left_out',
+  'seconds',
+  'revision',
+  'command',
+]
+
+
+def values(found: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
+  """Returns a row per cell: its means over `run_tables.last_rounds`, and more.
+
+  Args:
+    found: From `results.read_all`.
+
+  Returns:
+    The cell's `name` and `group`; a column per field of `Key` and per metric;
+    `unsteadiness` is by how much the accuracy of these tests scatters about
+    its trend, NaN if they are few, and `final_...` the last test, which is on
+    all test data.
+  """
+  return pd.DataFrame([_row(result) for result in found], columns=_ROW_FIELDS)
+
+
+def by_seed(values_: pd.DataFrame, key: results.Key, metric: str) -> pd.Series:
+  """Returns the values of a metric in all seeds of a cell, by seed."""
+  is_it = (values_['group'] == key.group).to_numpy()
+  found = pd.Series(
+    values_[metric].to_numpy(float)[is_it],
+    index=values_['seed'].to_numpy(int)[is_it],
+  )
+  return found.sort_index()
+
+
+def paired_differences(ours: pd.Series, other: pd.Series) -> pd.Series:
+  """Returns what two results differ by in the seeds that both have.
+
+  Args:
+    ours: By seed.
+    other: By seed.
+
+  Returns:
+    The differences; NaN, not left out, where a run diverged.
+  """
+  seeds = ours.index.intersection(other.index)
+  return ours[seeds] - other[seeds]

@@ -1,0 +1,157 @@
+"""Around the grid: what `experiments.paper` and `.reproduce` share."""
+
+from collections.abc import Sequence
+import pathlib
+import shutil
+import sys
+
+from experiments import cli
+from experiments.paper import cell as cells_lib
+from experiments.paper import cluster_grid
+from experiments.paper import design
+from experiments.paper import grid
+from experiments.paper import paper_numbers
+from experiments.paper import results
+from f3ast_tff.execution.cluster import connection
+
+# Pictures that other programs make, shown in the report if they are there.
+_OTHER_PICTURES = {
+  'docs/region.svg': (
+    'The region of achievable rates of two clients, by experiments.region'
+  ),
+}
+
+
+def _other_pictures() -> dict[str, tuple[str, bytes]]:
+  """Returns the pictures of `experiments.region` and so on by caption."""
+  return {
+    title: ('svg+xml', cli.here(path).read_bytes())
+    for path, title in _OTHER_PICTURES.items()
+    if cli.here(path).exists()
+  }
+
+
+def _files(
+  places: cells_lib.Places, cells: Sequence[cells_lib.Cell]
+) -> dict[str, bytes]:
+  """Returns the files of the report.
+
+  Args:
+    places: Where the results are.
+    cells: All cells that may be there.
+
+  Returns:
+    The content of each file.
+
+  Raises:
+    results.ResultError: If a file there is not the result of a cell.
+  """
+  from experiments.paper import paper_report  # Slow to import.
+
+  found = results.read_all(places.results)
+  known = {cell.key: cell for cell in cells}
+  varied: dict[results.Key, list[str]] = {}
+  for result in found:
+    key = results.Key(**result['cell'])
+    reason = results.refusal(result, places.allow_changed_code)
+    if key not in known:
+      reason = 'is not of a cell of the grid'
+    if reason:
+      path = results.path_of(places.results, key)
+      raise results.ResultError(f'{path} {reason}; move it away.')
+    cell = known[key]
+    cells_lib.check_settings(cells_lib.resolve(cell, places) or cell, result)
+    varied[key] = [name for name, _ in cell.flags]
+    if key.variant in design.OTHER_ROUNDS:
+      varied[key].append('rounds')
+    if cell.match is not None:
+      varied[key].append('server_learning_rate')
+  results.check_alike(found, varied)
+  paper = paper_report.Paper(paper_numbers.load(), paper_numbers.SECONDS)
+  return paper_report.build(found, paper, _other_pictures())
+
+
+def write(
+  places: cells_lib.Places,
+  cells: Sequence[cells_lib.Cell],
+  output: pathlib.Path,
+) -> None:
+  """Writes the report and says where it is."""
+  from experiments.paper import paper_report
+
+  files = _files(places, cells)
+  try:
+    paper_report.write(output, files)
+  except OSError as error:
+    cli.fail(
+      f'cannot write the report to {output} ({error.strerror}); make room '
+      'there, or name another folder.',
+      2,
+    )
+  print(f'The report is {output / "report.html"}.')
+
+
+def check(
+  places: cells_lib.Places,
+  cells: Sequence[cells_lib.Cell],
+  output: pathlib.Path,
+) -> None:
+  """Ends the program with exit code 1 unless the report is as it should be."""
+  from experiments.paper import paper_report
+
+  wrong = paper_report.differences(output, _files(places, cells))
+  if wrong:
+    more = f'; and {len(wrong) - 5} more' if len(wrong) > 5 else ''
+    cli.fail(
+      f'{"; ".join(wrong[:5])}{more}. --report_only makes the report again.', 1
+    )
+  print(f'{output} is what the results in {places.results} give.')
+
+
+def keep_once_more(folder: pathlib.Path) -> None:
+  """Moves what a finished call left aside, and drops what that one had kept."""
+  previous = folder.with_name(folder.name + '-previous')
+  shutil.rmtree(previous, ignore_errors=True)
+  folder.rename(previous)
+
+
+def run(
+  cells: Sequence[cells_lib.Cell],
+  places: cells_lib.Places,
+  jobs: int,
+  where: str = '',
+) -> bool:
+  """Runs cells and tells what became of them.
+
+  Args:
+    cells: The cells.
+    places: Where runs and results go.
+    jobs: How many at a time, if on this machine.
+    where: The Ray cluster to run them on, see `connection.check`; empty for
+      this machine.
+
+  Returns:
+    Whether all have a result now.
+  """
+  cluster = None
+  if where:
+    with cli.one_sentence(connection.UsageError, 2):
+      cluster = cluster_grid.Cluster(where)
+  try:
+    outcome = grid.run(cells, places, cluster or jobs)
+  except KeyboardInterrupt:
+    cli.fail('interrupted; the same command goes on.', 130)
+  except connection.ClusterError as error:
+    cli.fail_at_once(f'{error} The same command goes on.', 1)
+  finally:
+    if cluster is not None:
+      cluster.close()
+  for line in (*outcome.waiting, *outcome.failed):
+    print(f'error: {line}', file=sys.stderr)
+  if outcome.failed:
+    print(
+      f'{len(outcome.failed)} of {len(cells)} cells failed; the same command '
+      'tries them again.',
+      file=sys.stderr,
+    )
+  return not outcome.failed and not outcome.waiting

@@ -1,0 +1,107 @@
+"""What a grid would do and how long that takes, before it is run."""
+
+from collections.abc import Mapping, Sequence
+import os
+
+import pandas as pd
+
+from experiments.paper import cell as cells_lib
+from experiments.paper import frames
+from experiments.paper import results
+
+# Seconds a round, tests included, with two runs at a time on 2 cores (AMD EPYC)
+# but for the large models, which were timed alone. Only until a cell has been
+# timed.
+_SECONDS_PER_ROUND = {
+  ('paper', 'synthetic'): 0.01,
+  ('paper', 'cifar100'): 24.0,
+  ('paper', 'shakespeare'): 9.0,
+  ('compact', 'cifar100'): 0.4,
+  ('compact', 'shakespeare'): 2.2,
+}
+_START_SECONDS = 10.0  # TensorFlow, the data, compilation.
+
+
+def seconds_known(known: pd.DataFrame) -> dict[tuple[str, ...], float]:
+  """Returns the median seconds a round of results, by dataset and by method.
+
+  Args:
+    known: From `frames.values`.
+
+  Returns:
+    By (preset, dataset) and by (preset, dataset, method).
+  """
+  per_round = known['seconds'] / known['rounds']
+  times: dict[tuple[str, ...], float] = {}
+  for columns in (['preset', 'dataset'], ['preset', 'dataset', 'method']):
+    by = per_round.groupby([known[column] for column in columns])
+    times.update(by.median().to_dict())
+  return times
+
+
+def estimate(
+  cell: cells_lib.Cell, known: Mapping[tuple[str, ...], float]
+) -> float:
+  """Returns about how many seconds a cell takes from its start.
+
+  Args:
+    cell: The cell.
+    known: From `seconds_known`.
+
+  Returns:
+    Seconds.
+  """
+  place = cell.key.preset, cell.key.dataset
+  per_round = known.get(
+    (*place, cell.key.method), known.get(place, _SECONDS_PER_ROUND[place])
+  )
+  return _START_SECONDS + per_round * cell.rounds
+
+
+def text(
+  cells: Sequence[cells_lib.Cell], places: cells_lib.Places, jobs: int
+) -> str:
+  """Returns what `grid.run` would do: a cell's state, time and command.
+
+  Args:
+    cells: The cells.
+    places: Where runs and results are.
+    jobs: How many processes at a time.
+
+  Returns:
+    Lines, the last one with the sum.
+  """
+  known = seconds_known(frames.values(results.read_all(places.results)))
+  num_cores = len(os.sched_getaffinity(0))
+  lines, total, span, num_left = [], 0.0, 0.0, 0
+  for cell in cells:
+    ready = cells_lib.resolve(cell, places)
+    done = cells_lib.rounds_done(places.folder(cell))
+    if ready is not None and cells_lib.result_of(ready, places) is not None:
+      state = 'finished'
+    else:
+      seconds = estimate(cell, known) * (1 - min(1.0, done / cell.rounds))
+      total += seconds
+      # The times of large ones are those on two cores.
+      at_a_time = min(jobs, num_cores // 2) if cell.is_large else jobs
+      span += seconds / max(1, at_a_time)
+      num_left += 1
+      state = f'{_duration(seconds)} to run'
+      if ready is None and cell.match is not None:
+        state += f', after {cell.match.name}'
+      elif done:
+        state += f', from round {done} or a little before'
+    lines += [f'{cell.name}: {state}', f'  {(ready or cell).command}']
+  lines.append(
+    f'{len(cells)} cells, {num_left} to run: about {_duration(total)} of work, '
+    f'{_duration(span)} with --jobs={jobs} if there are cores for it'
+  )
+  return '\n'.join(lines)
+
+
+def _duration(seconds: float) -> str:
+  if seconds < 120:
+    return f'{seconds:.0f} s'
+  if seconds < 7200:
+    return f'{seconds / 60:.0f} min'
+  return f'{seconds / 3600:.1f} h'

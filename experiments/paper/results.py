@@ -1,0 +1,309 @@
+"""Result files: one small JSON file per cell of a grid, made from a run.
+
+A cell is a run with a place in the paper's grid. Its file holds the metrics by
+evaluated round, the settings, versions, revision, time, and the command that
+makes it again. Runs on sample data, and runs of code that no revision names,
+are no results.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+import dataclasses
+import json
+import pathlib
+from typing import Any, Optional
+
+from experiments.paper import names
+from f3ast_tff.runs import run_directory
+from f3ast_tff.runs import run_tables
+
+
+class ResultError(ValueError):
+  """A file is not the result that it should be."""
+
+
+@dataclasses.dataclass(frozen=True, order=True)
+class Key:
+  """The place of a cell in the grid.
+
+  Attributes:
+    preset: `paper` or `compact`; see `names.PRESETS`.
+    dataset: Its task, e.g. `synthetic`.
+    avail: The availability model.
+    method: One of the paper's five.
+    variant: In what it departs from the paper's main grid, e.g. `alpha=0.5`;
+      empty for the main grid.
+    seed: The seed.
+  """
+
+  preset: str
+  dataset: str
+  avail: str
+  method: str
+  variant: str = ''
+  seed: int = 0
+
+  @property
+  def group(self) -> str:
+    """The name that all seeds share."""
+    parts = [self.avail, self.method, *filter(None, [self.variant])]
+    return f'{self.preset}/{self.dataset}/{"-".join(parts)}'
+
+  @property
+  def name(self) -> str:
+    """The cell's name, also that of its file without the ending."""
+    return f'{self.group}-seed={self.seed}'
+
+
+_METRICS = list(names.METRICS)
+# How many examples had been trained on at each test. Older files do not say.
+_TRAINED = 'examples_trained'
+_NUMBERS = (
+  'wall_seconds',
+  'mean_sum_of_weights',
+  'rounds_with_fewer_than_k',
+  'empty_rounds',
+  'updates_left_out',
+)
+
+
+def path_of(root: pathlib.Path, key: Key) -> pathlib.Path:
+  """Returns where a cell's result is."""
+  return root / f'{key.name}.json'
+
+
+def _short(value: float) -> float:
+  """Returns a number with six digits, which is more than seeds agree on."""
+  return float(f'{value:.6g}')
+
+
+def is_whole(folder: pathlib.Path, num_rounds: int) -> bool:
+  """Returns whether a run's folder holds all of a finished run."""
+  try:
+    last = (folder / 'metrics.csv').read_text().splitlines()[-1]
+  except (OSError, IndexError):
+    return False
+  return last.startswith(f'{num_rounds},') and (folder / 'model.npz').exists()
+
+
+def from_run(folder: pathlib.Path, key: Key, command: str) -> dict[str, Any]:
+  """Returns the result of a finished run.
+
+  Args:
+    folder: The run's folder.
+    key: The cell.
+    command: The command that makes it again.
+
+  Returns:
+    What the cell's file holds.
+  """
+  config = run_directory.read_config(folder)
+  rounds = run_tables.read(
+    folder / 'rounds.csv',
+    ('round', 'k', 'selected', 'empty', 'left_out', 'sum_of_weights'),
+  )
+  metrics = run_tables.with_recent_weights(
+    run_tables.read(folder / 'metrics.csv', ('round', *_METRICS)),
+    rounds,
+  )
+  timing = run_tables.read(folder / 'timing.csv', ('round', 'train_seconds'))
+  seconds = timing.filter(like='_seconds').to_numpy().sum()
+  settings = config['settings']
+  steps = settings.get('local_steps', 0)
+  trained = run_tables.examples_trained(
+    folder, rounds, steps * settings['batch_size'] if steps else None
+  )
+  epochs = settings.get('local_epochs', 1)
+  return {
+    'cell': dataclasses.asdict(key),
+    'command': command,
+    'revision': config.get('revision', ''),
+    'versions': config.get('versions', {}),
+    'settings': settings,
+    'wall_seconds': round(float(seconds), 1),
+    'mean_sum_of_weights': _short(rounds['sum_of_weights'].mean()),
+    'rounds_with_fewer_than_k': int((rounds['selected'] < rounds['k']).sum()),
+    'empty_rounds': int(rounds['empty'].sum()),
+    'updates_left_out': int(rounds['left_out'].sum()),
+    'metrics': {
+      'round': metrics['round'].tolist(),
+      **{c: [_short(v) for v in metrics[c]] for c in _METRICS},
+    },
+    **(
+      {}
+      if trained is None
+      else {_TRAINED: [epochs * int(trained[t]) for t in metrics['round']]}
+    ),
+  }
+
+
+def refusal(
+  result: Mapping[str, Any], allow_changed_code: bool = False
+) -> Optional[str]:
+  """Returns why a run is not a result, None if it is one.
+
+  Args:
+    result: From `from_run`.
+    allow_changed_code: Whether code that no revision names will do.
+
+  Returns:
+    The end of a sentence that begins with the cell's name.
+  """
+  if result['settings'].get('data_source') == 'sample':
+    return 'is a run on sample data, which is no result'
+  revision = result['revision']
+  if allow_changed_code or (revision and not revision.endswith('+')):
+    return None
+  what = 'with uncommitted changes' if revision else 'without a git revision'
+  return f'is a run of code {what}, which nobody could repeat'
+
+
+def _dumps(result: Mapping[str, Any]) -> str:
+  """Returns JSON with a line per entry: short, and git can show changes."""
+  lines = []
+  for name, value in result.items():
+    text = json.dumps(value)
+    if name == 'metrics':
+      inner = [f'    "{key}": {json.dumps(v)}' for key, v in value.items()]
+      text = '{\n' + ',\n'.join(inner) + '\n  }'
+    lines.append(f'  {json.dumps(name)}: {text}')
+  return '{\n' + ',\n'.join(lines) + '\n}\n'
+
+
+def write(root: pathlib.Path, result: Mapping[str, Any]) -> None:
+  """Writes a cell's file."""
+  path = path_of(root, Key(**result['cell']))
+  path.parent.mkdir(parents=True, exist_ok=True)
+  run_directory.write_atomically(path, _dumps(result))
+
+
+def read(path: pathlib.Path) -> dict[str, Any]:
+  """Returns what a cell's file holds.
+
+  Args:
+    path: The file.
+
+  Returns:
+    As from `from_run`.
+
+  Raises:
+    ResultError: If it is not the file of a cell.
+  """
+  try:
+    result = json.loads(path.read_text())
+    key = Key(**result['cell'])
+    _check_types(result)
+    settings = result['settings']
+    is_sound = (
+      path.as_posix().endswith(f'{key.name}.json')
+      and settings['seed'] == key.seed
+      and settings['avail'] == key.avail
+      and settings['algorithm'] == key.method
+    )
+  except (
+    OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError
+  ) as error:
+    reason = repr(error).partition('\n')[0]
+    raise ResultError(f'{path} is not a result file ({reason}).') from error
+  if not is_sound:
+    raise ResultError(
+      f'{path} is not the result that its name says; make it again.'
+    )
+  return result
+
+
+def _check(is_so: bool, what: str) -> None:
+  if not is_so:
+    raise TypeError(f'{what} is not what it should be')
+
+
+def _is_number(value: Any) -> bool:
+  return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _check_types(result: Mapping[str, Any]) -> None:
+  """Raises a TypeError unless all that is looked at later has its type."""
+  for name, value in result['cell'].items():
+    kind = int if name == 'seed' else str
+    _check(type(value) is kind, f'cell.{name}')
+  for name in ('revision', 'command'):
+    _check(isinstance(result[name], str), name)
+  for name in ('settings', 'versions', 'metrics'):
+    _check(isinstance(result[name], dict), name)
+  settings, metrics = result['settings'], result['metrics']
+  for name, value in (
+    *((name, result[name]) for name in _NUMBERS),
+    *((name, settings[name]) for name in ('rounds', 'server_learning_rate')),
+  ):
+    _check(_is_number(value), name)
+  for name, value in settings.items():
+    _check(not isinstance(value, (list, dict)), f'settings.{name}')
+  _check(set(metrics) == {'round', *_METRICS}, 'metrics')
+  for name, values_ in metrics.items():
+    _check(
+      isinstance(values_, list)
+      and len(values_) == len(metrics['round']) > 0
+      and all(map(_is_number, values_)),
+      f'metrics.{name}',
+    )
+  tested = metrics['round']
+  if _TRAINED in result:
+    trained = result[_TRAINED]
+    _check(
+      isinstance(trained, list)
+      and len(trained) == len(tested)
+      and all(map(_is_number, trained)),
+      _TRAINED,
+    )
+  _check(
+    all(type(t) is int for t in tested) and tested == sorted(set(tested)),
+    'metrics.round',
+  )
+
+
+def read_all(root: pathlib.Path) -> list[dict[str, Any]]:
+  """Returns all results below a folder, in the order of their names."""
+  return [read(path) for path in sorted(root.glob('*/*/*.json'))]
+
+
+# What may differ between the cells of a dataset; a variant's own settings too.
+_MAY_DIFFER = {'algorithm', 'avail', 'seed'}
+# What belongs to a method, and is the same in all of its cells.
+_OF_METHOD = {
+  'selection',
+  'server_optimizer',
+  'client_learning_rate',
+  'server_learning_rate',
+  'server_epsilon',
+}
+
+
+def check_alike(
+  results: Sequence[Mapping[str, Any]],
+  varied: Mapping[Key, Iterable[str]],
+) -> None:
+  """Checks that results that share a table were made with the same settings.
+
+  Args:
+    results: From `read_all`.
+    varied: The settings that the variant of each cell changes.
+
+  Raises:
+    ResultError: If two differ otherwise, which defaults that changed between
+      two calls could cause.
+  """
+  first: dict[tuple[str, ...], tuple[Any, str]] = {}
+  for result in results:
+    key = Key(**result['cell'])
+    free = _MAY_DIFFER | set(varied.get(key, ()))
+    for name, value in result['settings'].items():
+      if name in free:
+        continue
+      place: tuple[str, ...] = key.preset, key.dataset, name
+      if name in _OF_METHOD:
+        place = (*place, key.method)
+      known, other = first.setdefault(place, (value, key.name))
+      if known != value:
+        raise ResultError(
+          f'{key.name} was made with {name}={value} and {other} with '
+          f'{name}={known}; make one of them again.'
+        )

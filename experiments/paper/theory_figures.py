@@ -1,0 +1,237 @@
+"""Pictures of the paper's theory: the region, the rates, the variance."""
+
+from collections.abc import Mapping, Sequence
+import pathlib
+from typing import Any
+
+import matplotlib
+
+matplotlib.use('Agg')
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+
+from experiments.paper import names
+from f3ast_tff.runs import summary
+
+NAMES: Mapping[str, str] = {
+  **names.AVAILS,
+  'markov': 'Markov',
+  'two_groups': 'Two groups',
+}
+
+
+def _save(figure: Any, path: pathlib.Path) -> None:
+  """Writes a PNG and an SVG that do not depend on the day they are made."""
+  # Without this the SVG names its parts at random.
+  with matplotlib.rc_context({'svg.hashsalt': path.name}):
+    figure.savefig(path.with_suffix('.png'), dpi=150)
+    figure.savefig(path.with_suffix('.svg'), metadata={'Date': None})
+  plt.close(figure)
+
+
+def draw_region(
+  vertices: np.ndarray,
+  points: Mapping[str, np.ndarray],
+  paths: Sequence[np.ndarray],
+  beta: float,
+  path: pathlib.Path,
+) -> None:
+  """Draws the region of two clients, Figure 1, and where F3AST goes in it.
+
+  Args:
+    vertices: Of the region, shape [any, 2].
+    points: The rates a, b, c, ideal and best.
+    paths: The rates of F3AST round by round, one array per start.
+    beta: The step of the rates, for the legend.
+    path: Where to write it, without an ending; a PNG and an SVG are written.
+  """
+  figure, axes = plt.subplots(figsize=(5.2, 6.2), layout='constrained')
+  middle = vertices.mean(axis=0)
+  angles = np.arctan2(*(vertices - middle).T[::-1])
+  corners = vertices[np.argsort(angles)]
+  axes.fill(*corners.T, color=summary.GREY, alpha=0.13, linewidth=0)
+  axes.fill(
+    *corners.T, facecolor='none', edgecolor=summary.GREY, linewidth=1.5
+  )
+  axes.annotate(
+    'achievable\nrates R', (0.04, 0.5), color=summary.GREY
+  )
+  colors = (summary.BLUE, summary.GREEN, summary.PINK)
+  for i, trace in enumerate(paths):
+    color = colors[i % len(colors)]
+    start = ', '.join(f'{x:g}' for x in trace[0])
+    axes.plot(
+      *trace.T,
+      color=color,
+      linewidth=0.7,
+      alpha=0.7,
+      label=f'F3AST from ({start}), $\\beta$ = {beta:g}',
+    )
+    axes.plot(
+      *trace[0],
+      's',
+      color=color,
+      markersize=9,
+      markerfacecolor='none',
+      markeredgewidth=1.5,
+    )
+  for name, label, offset in (
+    ('a', '$r^a$: only client 1', (8, 8)),
+    ('b', '$r^b$: client 1 first', (22, 52)),
+    ('c', '$r^c$: naive', (8, 6)),
+    ('ideal', '"ideal" rate', (10, -4)),
+  ):
+    axes.plot(
+      *points[name], 'o', color='black', markersize=5, zorder=4, clip_on=False
+    )
+    is_far = np.hypot(*offset) > 30
+    axes.annotate(
+      label,
+      points[name],
+      offset,
+      textcoords='offset points',
+      zorder=6,
+      arrowprops={'arrowstyle': '-', 'linewidth': 0.8} if is_far else None,
+    )
+  axes.plot(
+    *points['best'],
+    '*',
+    color=summary.ORANGE,
+    markeredgecolor='white',
+    markersize=16,
+    zorder=5,
+    linestyle='none',
+    label='best rates $r^*$',
+  )
+  axes.set(
+    xlabel='$r_1$, share of rounds with client 1',
+    ylabel='$r_2$, share of rounds with client 2',
+    xlim=(0, 0.68),
+    ylim=(0, 0.88),
+    aspect='equal',
+  )
+  axes.legend(
+    loc='upper center', bbox_to_anchor=(0.5, 1.17), frameon=False, fontsize=9
+  )
+  axes.spines[['top', 'right']].set_visible(False)
+  _save(figure, path)
+
+
+def draw_rates(distances: pd.DataFrame, title: str, path: pathlib.Path) -> None:
+  """Draws the distance from the best rates over rounds, a panel per model.
+
+  Args:
+    distances: Columns avail, beta, round, relative.
+    title: Above the picture.
+    path: Where to write it, without an ending.
+  """
+  models = list(dict.fromkeys(distances['avail']))
+  betas = sorted(set(distances['beta']), reverse=True)
+  # Dark to light also without colours.
+  colors = plt.get_cmap('viridis')(np.linspace(0.88, 0.0, len(betas)))
+  lines = ('-', '--', '-.', ':')
+  columns = min(3, len(models))
+  rows = -(-len(models) // columns)
+  figure, panels = plt.subplots(
+    rows,
+    columns,
+    figsize=(3.6 * columns, 3.1 * rows + 0.6),
+    sharex=True,
+    sharey=True,
+    squeeze=False,
+    layout='constrained',
+  )
+  for axes, model in zip(panels.flat, models):
+    for i, beta in enumerate(betas):
+      rows_of = distances[
+        (distances['avail'] == model) & (distances['beta'] == beta)
+      ]
+      axes.plot(
+        rows_of['round'],
+        rows_of['relative'],
+        color=colors[i],
+        linestyle=lines[i % len(lines)],
+        linewidth=1.6,
+        label=f'$\\beta$ = {beta:g}',
+      )
+    axes.set(title=NAMES.get(model, model), xscale='log', yscale='log')
+    axes.grid(color='0.9', linewidth=0.6)
+    axes.spines[['top', 'right']].set_visible(False)
+  for axes in panels.flat[len(models) :]:
+    axes.set_visible(False)
+  for axes in panels[-1]:
+    axes.set_xlabel('round t')
+  for axes in panels[:, 0]:
+    axes.set_ylabel('$\\|r(t) - r^*\\|\\ /\\ \\|r^*\\|$')
+  panels[0, 0].legend(loc='lower left', frameon=False, fontsize=9)
+  figure.suptitle(title)
+  _save(figure, path)
+
+
+def draw_variance(rows: pd.DataFrame, path: pathlib.Path) -> None:
+  """Draws the variance of Delta beside the trace formula and the bounds.
+
+  Args:
+    rows: As `experiments.variance` writes them, one per system.
+    path: Where to write it, without an ending.
+  """
+  figure, axes = plt.subplots(
+    figsize=(1.5 + 1.15 * len(rows), 4.4), layout='constrained'
+  )
+  place = np.arange(len(rows))
+  # In units of the variance that is measured: the systems differ by much.
+  unit = rows['variance']
+  for column, label, color, width in (
+    ('any', 'bound for any availability', summary.GREY, 0.8),
+    ('jensen', 'the same by Jensen, with each $|v_k|$', summary.PINK, 0.6),
+    ('independent', 'bound for independent clients', summary.GREEN, 0.8),
+  ):
+    values = rows[column] / unit
+    applies = np.ones(len(rows), bool)
+    if column == 'independent':
+      applies = (rows['independent_applies'] == 'yes').to_numpy()
+    for is_in, line in ((applies, '-'), (~applies, ':')):
+      axes.hlines(
+        values[is_in],
+        place[is_in] - width / 2,
+        place[is_in] + width / 2,
+        color=color,
+        linestyle=line,
+        linewidth=2.2,
+        label=(label if line == '-' else f'{label}, does not apply')
+        if is_in.any()
+        else None,
+      )
+  axes.plot(
+    place,
+    rows['worst_case'] / unit,
+    'v',
+    color=summary.ORANGE,
+    markerfacecolor='none',
+    label='worst directions of updates of the largest norm',
+  )
+  for column, label, color, marker, shift in (
+    ('variance', 'measured', summary.BLUE, 'o', -0.1),
+    ('trace', 'trace formula', 'black', 'x', 0.1),
+  ):
+    axes.errorbar(
+      place + shift,
+      rows[column] / unit,
+      2 * rows[f'{column}_se'] / unit,
+      fmt=marker,
+      color=color,
+      capsize=2,
+      label=label,
+    )
+  axes.set(
+    yscale='log',
+    ylabel='variance of $\\Delta$ / measured variance',
+    xticks=place,
+    xticklabels=[NAMES.get(name, name) for name in rows['avail']],
+  )
+  axes.grid(axis='y', color='0.9', linewidth=0.6)
+  axes.spines[['top', 'right']].set_visible(False)
+  figure.legend(loc='outside upper center', ncols=2, frameon=False, fontsize=9)
+  _save(figure, path)

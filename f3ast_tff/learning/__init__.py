@@ -1,0 +1,1 @@
+"""The learning process on TFF: client work, aggregation, server step."""

@@ -1,0 +1,372 @@
+"""F3AST as a `tff.learning.templates.LearningProcess`.
+
+The server state carries r, and that r is the one source of truth: the selection
+reads it from the state, `next` moves it, the checkpoint saves it.
+
+One round, Algorithm 1 from line 5 on (line 4, who is in S_t, is `selection`):
+
+  broadcast w -> clients train -> one sum over clients -> r(t), ServerOpt
+
+Nothing that depends on a sum over clients is summed over clients again, so that
+TFF's compiler can split a round into what clients do and what the server does
+then; `execution` runs these parts.
+"""
+
+import collections
+from typing import Any, NamedTuple, Optional, Union
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from f3ast_tff import rates
+from f3ast_tff.learning import client_work
+
+Aggregator = Union[
+  tff.aggregators.UnweightedAggregationFactory,
+  tff.aggregators.WeightedAggregationFactory,
+]
+
+
+class ServerState(NamedTuple):
+  """The state of the process.
+
+  Attributes:
+    global_model_weights: The model w^t as `tff.learning.models.ModelWeights`.
+    rates: r(t), float64 of shape [N].
+    client_work: The state of local training; usually empty.
+    aggregator: The state of the aggregator; empty for a plain sum.
+    optimizer: The state of the server optimizer.
+  """
+
+  global_model_weights: Any
+  rates: Any
+  client_work: Any
+  aggregator: Any
+  optimizer: Any
+
+
+def build_f3ast(
+  model: client_work.Model,
+  p: np.ndarray,
+  initial_rates: np.ndarray,
+  *,
+  client_optimizer: tff.learning.optimizers.Optimizer,
+  server_optimizer: Optional[tff.learning.optimizers.Optimizer] = None,
+  beta: float = 0.001,
+  correlation: str = rates.UNCORRELATED,
+  aggregator: Optional[Aggregator] = None,
+) -> tff.learning.templates.LearningProcess:
+  """Builds F3AST for clients with `tf.data` datasets.
+
+  `next(state, participants)` takes a list of `client_work.Participant`: the
+  dataset, index and weight of each client that was selected.
+
+  Args:
+    model: A no-argument function that returns a
+      `tff.learning.models.VariableModel`, or a `FunctionalModel`.
+    p: Each client's share of the data; sums to 1.
+    initial_rates: r(0), e.g. from `rates.initial`.
+    client_optimizer: The optimizer of local training; see `client_optimizers`
+      for FedProx.
+    server_optimizer: Takes Delta for a gradient; SGD with learning rate 1 by
+      default, which adds Delta to the model. Adam gives F3AST+Adam.
+    beta: The step of the rates.
+    correlation: The form of H, `uncorrelated` or `positive`.
+    aggregator: Sums the weighted updates; a plain sum by default. Factories
+      that clip, compress or add noise fit here. A weighted one is given each
+      update with its weight, and its mean is multiplied by the sum of the
+      weights. An unweighted one is given weight times update; if it returns a
+      mean, as `tff.learning.dp_aggregator` does, the server's learning rate has
+      to make up for that.
+
+  Returns:
+    A `LearningProcess` with a `ServerState`.
+  """
+  training = client_work.on_datasets(model, client_optimizer, len(p))
+  return compose(
+    training,
+    p,
+    initial_rates,
+    server_optimizer=server_optimizer,
+    beta=beta,
+    correlation=correlation,
+    aggregator=aggregator,
+  )
+
+
+class _Server(NamedTuple):
+  """What the server does.
+
+  Attributes:
+    initialize: The computation of the first state.
+    update: The TensorFlow computation of its step: (weights, optimizer's state,
+      r(t-1), update, tally) to (weights, optimizer's state, r(t), metrics).
+    sum_updates: The aggregation process, None for a plain sum.
+  """
+
+  initialize: tff.framework.ConcreteComputation
+  update: tff.framework.ConcreteComputation
+  sum_updates: Optional[tff.templates.AggregationProcess]
+
+
+def _is_weighted(aggregator: Optional[Aggregator]) -> bool:
+  """Whether an aggregator is given updates and weights apart."""
+  return isinstance(aggregator, tff.aggregators.WeightedAggregationFactory)
+
+
+def _initialize(
+  training: client_work.LocalTraining,
+  initial_rates: np.ndarray,
+  server_optimizer: tff.learning.optimizers.Optimizer,
+  sum_updates: Optional[tff.templates.AggregationProcess],
+) -> tff.framework.ConcreteComputation:
+  """Returns the computation of the first state."""
+  weights_type = training.initial_weights.type_signature.result
+
+  @tff.tensorflow.computation
+  def initial_rates_fn():
+    return tf.constant(initial_rates)
+
+  @tff.tensorflow.computation(weights_type)
+  def initial_optimizer_state(weights):
+    return server_optimizer.initialize(
+      tf.nest.map_structure(tf.TensorSpec.from_tensor, weights.trainable)
+    )
+
+  @tff.federated_computation
+  def initialize():
+    weights = tff.federated_eval(training.initial_weights, tff.SERVER)
+    return tff.federated_zip(
+      ServerState(
+        global_model_weights=weights,
+        rates=tff.federated_eval(initial_rates_fn, tff.SERVER),
+        client_work=training.initialize(),
+        aggregator=(
+          sum_updates.initialize()
+          if sum_updates
+          else tff.federated_value((), tff.SERVER)
+        ),
+        optimizer=tff.federated_map(initial_optimizer_state, weights),
+      )
+    )
+
+  return initialize
+
+
+def _server_update(
+  training: client_work.LocalTraining,
+  state_type: tff.types.StructType,
+  server_optimizer: tff.learning.optimizers.Optimizer,
+  beta: float,
+  numerator: np.ndarray,
+  is_weighted: bool,
+) -> tff.framework.ConcreteComputation:
+  """Returns lines 5 and 10 of Algorithm 1; `_step` calls them.
+
+  Args:
+    training: What clients do.
+    state_type: The type of `ServerState`.
+    server_optimizer: ServerOpt.
+    beta: The step of the rates.
+    numerator: The numerators of the terms of H, for the metrics.
+    is_weighted: Whether updates come as their weighted mean, not as a sum.
+  """
+  weights_type = state_type.global_model_weights
+
+  @tff.tensorflow.computation(
+    weights_type,
+    state_type.optimizer,
+    state_type.rates,
+    weights_type.trainable,
+    training.tally_type,
+  )
+  def server_update(weights, optimizer_state, r, update, tally):
+    # Line 5: r(t) = (1 - beta) r(t-1) + beta 1_S.
+    r = (1 - beta) * r + beta * tf.cast(tally.participation, tf.float64)
+    if is_weighted:  # The update is the weighted mean.
+      update = tf.nest.map_structure(
+        lambda u: tf.cast(tally.weight, u.dtype) * u, update
+      )
+    # Line 10: w^{t+1} = ServerOpt(w^t, Delta). When nobody contributed the
+    # model and the optimizer's state stay: Adam would move on by its momentum.
+    stepped_state, stepped = server_optimizer.next(
+      optimizer_state, weights.trainable, update
+    )
+    # Nor does a sum that overflows count: then all are left out.
+    is_finite = client_work.is_finite(update)
+    counted = tf.where(is_finite, tally.counted, 0)
+    is_step = tf.reduce_any(counted > 0)
+    trainable, optimizer_state = tf.nest.map_structure(
+      lambda new, old: tf.where(is_step, new, old),
+      (stepped, stepped_state),
+      (weights.trainable, optimizer_state),
+    )
+    left_out = tally.participation - counted
+    metrics = collections.OrderedDict(
+      selection=collections.OrderedDict(
+        participants=tf.reduce_sum(tally.participation),
+        left_out=tf.reduce_sum(left_out),
+        left_out_clients=left_out,
+        sum_of_weights=tf.where(is_finite, tally.weight, 0.0),
+        variance_bound=tf.reduce_sum(tf.math.multiply_no_nan(1 / r, numerator)),
+      ),
+      client_work=training.finalize(tally.measurements),
+    )
+    weights = tff.learning.models.ModelWeights(trainable, weights.non_trainable)
+    return weights, optimizer_state, r, metrics
+
+  return server_update
+
+
+def _server(
+  training: client_work.LocalTraining,
+  p: np.ndarray,
+  initial_rates: np.ndarray,
+  server_optimizer: Optional[tff.learning.optimizers.Optimizer],
+  beta: float,
+  correlation: str,
+  aggregator: Optional[Aggregator] = None,
+) -> _Server:
+  """Returns what the server does; see `compose`."""
+  p = np.asarray(p, np.float64)
+  initial_rates = np.asarray(initial_rates, np.float64)
+  rates.check(p, beta)
+  numerator = rates.numerator(p, correlation)
+  if initial_rates.shape != p.shape:
+    raise ValueError(
+      f'initial_rates must hold one rate for each of the {p.size} clients, but '
+      f'its shape is {initial_rates.shape}.'
+    )
+  if not ((initial_rates >= 0) & (initial_rates <= 1)).all():
+    raise ValueError('initial_rates must be in [0, 1], but some are not.')
+  if server_optimizer is None:
+    server_optimizer = tff.learning.optimizers.build_sgdm(1.0)
+
+  weights_type = training.initial_weights.type_signature.result
+  is_weighted = _is_weighted(aggregator)
+  sum_updates = None
+  if aggregator is not None:
+    weight_type = [tff.types.TensorType(np.float32)] if is_weighted else []
+    sum_updates = aggregator.create(weights_type.trainable, *weight_type)
+  initialize = _initialize(
+    training, initial_rates, server_optimizer, sum_updates
+  )
+  server_update = _server_update(
+    training,
+    initialize.type_signature.result.member,
+    server_optimizer,
+    beta,
+    numerator,
+    is_weighted,
+  )
+  return _Server(initialize, server_update, sum_updates)
+
+
+def _step(server_update: Any, state: Any, update: Any, tally: Any) -> Any:
+  """Returns what the server's step makes of a state, at the server."""
+  return tff.federated_map(
+    server_update,
+    (state.global_model_weights, state.optimizer, state.rates, update, tally),
+  )
+
+
+def compose(
+  training: client_work.LocalTraining,
+  p: np.ndarray,
+  initial_rates: np.ndarray,
+  *,
+  server_optimizer: Optional[tff.learning.optimizers.Optimizer] = None,
+  beta: float = 0.001,
+  correlation: str = rates.UNCORRELATED,
+  aggregator: Optional[Aggregator] = None,
+) -> tff.learning.templates.LearningProcess:
+  """Builds the process around a given way of local training.
+
+  The metrics of a round are, under `selection`: `participants` (|S_t|),
+  `left_out` (participants whose update was not finite, or who had no examples),
+  `left_out_clients` (1 for each of them, in a vector of all clients),
+  `sum_of_weights` and `variance_bound` (H(r(t))); under `client_work` what
+  local training measures; under `aggregator` what the aggregator does, if one
+  is given.
+
+  Args:
+    training: How participants turn the model into contributions.
+    p: Each client's share of the data.
+    initial_rates: r(0).
+    server_optimizer: As in `build_f3ast`.
+    beta: The step of the rates.
+    correlation: The form of H.
+    aggregator: As in `build_f3ast`.
+
+  Returns:
+    A `LearningProcess` with a `ServerState`.
+  """
+  server = _server(
+    training, p, initial_rates, server_optimizer, beta, correlation, aggregator
+  )
+  initialize, server_update, sum_updates = server
+  state_type = initialize.type_signature.result.member
+  weights_type = state_type.global_model_weights
+  is_weighted = _is_weighted(aggregator)
+
+  @tff.tensorflow.computation(weights_type.trainable, np.float32)
+  def without_weight(update, weight):
+    return tf.nest.map_structure(
+      lambda u: tf.math.divide_no_nan(u, tf.cast(weight, u.dtype)), update
+    )
+
+  @tff.federated_computation(
+    initialize.type_signature.result,
+    tff.types.FederatedType(training.participant_type, tff.CLIENTS),
+  )
+  def next_fn(state, participants):
+    weights_at_clients = tff.federated_broadcast(state.global_model_weights)
+    client_work_state, contributions, more_metrics = training.contribute(
+      state.client_work, weights_at_clients, participants
+    )
+    # Line 9: Delta = sum over S of p_k / r_k(t) v_k.
+    if sum_updates:
+      weighted_updates = [contributions.update]
+      if is_weighted:
+        weight = contributions.tally.weight
+        update = tff.federated_map(
+          without_weight, (contributions.update, weight)
+        )
+        weighted_updates = [update, weight]
+      aggregated = sum_updates.next(state.aggregator, *weighted_updates)
+      update, aggregator_state = aggregated.result, aggregated.state
+      tally = tff.federated_sum(contributions.tally)
+      more_metrics['aggregator'] = aggregated.measurements
+    else:  # One sum for all, because each sum costs milliseconds.
+      update, tally = tff.federated_sum(contributions)
+      aggregator_state = state.aggregator
+    weights, optimizer_state, r, metrics = _step(
+      server_update, state, update, tally
+    )
+    new_state = ServerState(
+      weights, r, client_work_state, aggregator_state, optimizer_state
+    )
+    if more_metrics:
+      all_metrics = collections.OrderedDict(
+        selection=metrics['selection'], client_work=metrics['client_work']
+      )
+      all_metrics.update(more_metrics)
+      metrics = tff.federated_zip(all_metrics)
+    return tff.learning.templates.LearningProcessOutput(
+      tff.federated_zip(new_state), metrics
+    )
+
+  @tff.tensorflow.computation(state_type)
+  def get_model_weights(state):
+    return state.global_model_weights
+
+  @tff.tensorflow.computation(state_type, weights_type)
+  def set_model_weights(state, weights):
+    return ServerState(
+      weights, state.rates, state.client_work, state.aggregator, state.optimizer
+    )
+
+  return tff.learning.templates.LearningProcess(
+    initialize, next_fn, get_model_weights, set_model_weights
+  )

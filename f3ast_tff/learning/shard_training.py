@@ -1,0 +1,351 @@
+"""Local training on shards, the fast path.
+
+All local steps of a shard's clients, one client after the other, and the sum of
+their weighted updates are one TensorFlow computation, because what a round of a
+small model costs is starting operations, not arithmetic. A model may ask for
+the computation to be compiled with XLA.
+"""
+
+import collections
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from f3ast_tff.learning import client_work
+from f3ast_tff.learning import shards
+from f3ast_tff.models import functional
+
+# (name, shape, type) of each field of an example.
+Layout = tuple[tuple[str, tuple[int, ...], np.dtype], ...]
+
+
+class Batch(NamedTuple):
+  """A batch of a client.
+
+  Attributes:
+    fields: The fields of its examples, by name.
+    mask: 1 for examples, 0 for rows that only fill up.
+  """
+
+  fields: dict[str, tf.Tensor]
+  mask: tf.Tensor
+
+
+def layout_of(examples: shards.Examples) -> Layout:
+  """Returns the layout of examples given as arrays with a leading axis."""
+  return tuple(
+    (name, tuple(field.shape[1:]), np.dtype(field.dtype))
+    for name, field in examples.items()
+  )
+
+
+def resident(train: Sequence[shards.Examples]) -> dict[str, tf.Tensor]:
+  """Returns the examples of all clients, to be kept by TensorFlow."""
+  return kept(shards.concatenated(train))
+
+
+def kept(fields: shards.Examples) -> dict[str, tf.Tensor]:
+  """Returns examples, to be kept by TensorFlow."""
+  return {name: tf.convert_to_tensor(field) for name, field in fields.items()}
+
+
+def examples_type(layout: Layout) -> collections.OrderedDict:
+  """Returns the types of the fields of any number of examples."""
+  return collections.OrderedDict(
+    (name, tff.types.TensorType(dtype, [None, *shape]))
+    for name, shape, dtype in layout
+  )
+
+
+def gather(
+  examples: Any, rows: tf.Tensor
+) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
+  """Returns the fields of some rows, and 1 for each row that there is."""
+  is_row = rows >= 0
+  # The first one fills up, which is of the same client: were it another's, and
+  # not finite, it would spoil this one's gradient, for 0 times NaN is NaN.
+  places = tf.maximum(tf.where(is_row, rows, rows[0]), 0)
+  fields = {name: tf.gather(examples[name], places) for name in examples}
+  return fields, tf.cast(is_row, tf.float32)
+
+
+def fold_clients(
+  shard: shards.Shard,
+  start: Any,
+  step: Callable[[Any, Batch], Any],
+  finish: Callable[[Any, Any, tf.Tensor], Any],
+  totals: Any,
+) -> Any:
+  """Goes through the clients of a shard, in TensorFlow.
+
+  Args:
+    shard: The shard.
+    start: What each client starts with, a structure of tensors.
+    step: Maps (what the client has so far, a batch) to what it has then.
+    finish: Maps (totals, what the client has in the end, its place) to the new
+      totals.
+    totals: The totals before the first client.
+
+  Returns:
+    The totals after the last client.
+  """
+  size = tf.shape(shard.clients)[0]
+
+  def is_client(place, totals):
+    del totals
+    index = shard.clients[tf.minimum(place, size - 1), 0]
+    return (place < size) & (index >= 0)
+
+  def train_client(place, totals):
+    first, end = shard.clients[place, 1], shard.clients[place, 2]
+
+    def next_batch(b, own):
+      fields, mask = gather(shard.examples, shard.batches[b])
+      return b + 1, step(own, Batch(fields, mask))
+
+    _, own = tf.while_loop(
+      lambda b, _: b < end, next_batch, (first, start), parallel_iterations=1
+    )
+    return place + 1, finish(totals, own, place)
+
+  _, totals = tf.while_loop(
+    is_client, train_client, (tf.constant(0), totals), parallel_iterations=1
+  )
+  return totals
+
+
+def check_loss_is_weighted_mean(
+  model: tff.learning.models.FunctionalModel, layout: Layout
+) -> None:
+  """Raises unless `model.loss` is a mean weighted by `sample_weight`.
+
+  The last batch of a client is filled up with rows of weight 0. A loss that
+  ignores the weights would train on these rows, and one that divides by the
+  number of rows on too small a gradient, silently.
+
+  Args:
+    model: The model.
+    layout: The layout of its examples, with fields x and y.
+  """
+
+  def some_weights(initial):
+    # A model that starts at zeros tells no two rows apart.
+    weights = np.asarray(initial)
+    noise = 0.1 * np.cos(np.arange(weights.size)).reshape(weights.shape)
+    return tf.constant((weights + noise).astype(weights.dtype))
+
+  # Rows of zeros may be padding to a model, and count for nothing; so each of
+  # the two kinds is once what counts and once what only fills up.
+  rows = np.array([1, 1, 0, 0])
+  with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+    fields = {
+      name: tf.constant(np.stack([np.full(shape, row, dtype) for row in rows]))
+      for name, shape, dtype in layout
+    }
+    weights = tf.nest.map_structure(some_weights, model.initial_weights)
+    output = model.predict_on_batch(weights, fields['x'], training=False)
+
+    def loss_of(some, mask=None):
+      of_some = tf.nest.map_structure(lambda o: o[some], (output, fields['y']))
+      return model.loss(*of_some, mask)
+
+    pairs = session.run([
+      (loss_of(slice(0, 2)), loss_of(slice(0, 3), tf.constant([1.0, 1, 0]))),
+      (loss_of(slice(2, 4)), loss_of(slice(1, 4), tf.constant([0.0, 1, 1]))),
+    ])
+  for alone, filled_up in pairs:
+    if not np.allclose(alone, filled_up, rtol=1e-4):
+      raise ValueError(
+        'The loss of a model that trains on shards must be the mean of the '
+        'per-example losses weighted by sample_weight; this one is '
+        f'{alone:g} on two rows but {filled_up:g} beside a third of weight 0.'
+      )
+
+
+class Trained(NamedTuple):
+  """A client after some of its local steps.
+
+  Attributes:
+    trainable: Its weights.
+    optimizer_state: The state of its optimizer.
+    loss_sum: The sum of its examples' losses, each before the step it is in.
+    num_examples: How many examples it has trained on.
+  """
+
+  trainable: Any
+  optimizer_state: Any
+  loss_sum: tf.Tensor
+  num_examples: tf.Tensor
+
+
+def untrained(
+  client_optimizer: tff.learning.optimizers.Optimizer, trainable: Any
+) -> Trained:
+  """Returns a client that has just received the model."""
+  specs = tf.nest.map_structure(tf.TensorSpec.from_tensor, trainable)
+  return Trained(
+    trainable,
+    client_optimizer.initialize(specs),
+    tf.constant(0.0),
+    tf.constant(0.0),
+  )
+
+
+def local_step(
+  model: tff.learning.models.FunctionalModel,
+  client_optimizer: tff.learning.optimizers.Optimizer,
+  non_trainable: Any,
+) -> Callable[[Trained, Batch], Trained]:
+  """Returns the function that trains on a batch, for `fold_clients`."""
+  predict = functional.forward_pass(model)
+
+  def step(own, batch):
+    with tf.GradientTape() as tape:
+      tape.watch(own.trainable)
+      output = predict(
+        (own.trainable, non_trainable), batch.fields['x'], training=True
+      )
+      loss = model.loss(output, batch.fields['y'], batch.mask)
+    gradients = tape.gradient(loss, own.trainable)
+    optimizer_state, trainable = client_optimizer.next(
+      own.optimizer_state, own.trainable, gradients
+    )
+    size = tf.reduce_sum(batch.mask)
+    return Trained(
+      trainable,
+      optimizer_state,
+      own.loss_sum + loss * size,
+      own.num_examples + size,
+    )
+
+  return step
+
+
+def shard_type(layout: Layout, batch_size: int) -> tff.types.Type:
+  """Returns the type of a shard of any size."""
+  return tff.types.to_type(
+    shards.Shard(
+      examples_type(layout),
+      tff.types.TensorType(np.int32, [None, 3]),
+      tff.types.TensorType(np.float32, [None]),
+      tff.types.TensorType(np.int32, [None, batch_size]),
+    )
+  )
+
+
+def build(
+  model: tff.learning.models.FunctionalModel,
+  client_optimizer: tff.learning.optimizers.Optimizer,
+  num_clients: int,
+  layout: Layout,
+  batch_size: int,
+  xla: bool = False,
+) -> client_work.LocalTraining:
+  """Local training on shards.
+
+  Args:
+    model: A `FunctionalModel` whose loss is a mean weighted by `sample_weight`,
+      as `models.functional.build` makes it; `check_loss_is_weighted_mean`
+      tells of others.
+    client_optimizer: The optimizer of local training.
+    num_clients: N.
+    layout: The layout of the examples, with fields x and y.
+    batch_size: The size of a local batch; the last one may hold fewer.
+    xla: Whether to compile with XLA, once for each shape of a shard.
+
+  Returns:
+    A `LocalTraining` whose participants are `shards.Shard`s.
+  """
+  initial_weights = client_work.initial_weights_of(model)
+  weights_type = initial_weights.type_signature.result
+
+  def contribute_all(received, non_trainable, shard):
+    """Returns the sum of the contributions of the shard's clients."""
+
+    def finish(totals, own, place):
+      sums, counted = totals
+      update = tf.nest.map_structure(tf.subtract, received, own.trainable)
+      counts = client_work.is_finite(update) & (own.num_examples > 0)
+      weight = shard.weights[place]
+      own_sums = (
+        tf.nest.map_structure(
+          lambda u: tf.cast(weight, u.dtype) * u, update
+        ),
+        weight,
+        own.loss_sum,
+        own.num_examples,
+      )
+      sums = tf.nest.map_structure(
+        lambda total, value: total + tf.where(counts, value, 0), sums, own_sums
+      )
+      is_here = tf.equal(tf.range(tf.shape(counted)[0]), place)
+      return sums, tf.where(is_here, tf.cast(counts, tf.int32), counted)
+
+    nothing = (
+      tf.nest.map_structure(tf.zeros_like, received),
+      tf.constant(0.0),
+      tf.constant(0.0),
+      tf.constant(0.0),
+    )
+    indices = shard.clients[:, 0]
+    (update, weight, loss_sum, num_examples), counted = fold_clients(
+      shard,
+      untrained(client_optimizer, received),
+      local_step(model, client_optimizer, non_trainable),
+      finish,
+      (nothing, tf.zeros_like(indices)),
+    )
+
+    def at_clients(values):  # An index of nobody is dropped.
+      return tf.math.unsorted_segment_sum(values, indices, num_clients)
+
+    return client_work.Contribution(
+      update,
+      client_work.Tally(
+        participation=at_clients(tf.ones_like(indices)),
+        counted=at_clients(counted),
+        weight=weight,
+        measurements=collections.OrderedDict(
+          loss_sum=loss_sum, num_examples=num_examples
+        ),
+      ),
+    )
+
+  @tff.tensorflow.computation(weights_type, shard_type(layout, batch_size))
+  def contribute_locally(weights, shard):
+    compiled = tf.function(
+      contribute_all, jit_compile=xla or None, autograph=False
+    )
+    return compiled(
+      tuple(weights.trainable), tuple(weights.non_trainable), shard
+    )
+
+  def contribute(state, weights, participants):
+    contributions = tff.federated_map(
+      contribute_locally, (weights, participants)
+    )
+    return state, contributions, {}
+
+  def finalize(sums):
+    loss = tf.math.divide_no_nan(sums['loss_sum'], sums['num_examples'])
+    return collections.OrderedDict(
+      train=collections.OrderedDict(
+        loss=loss, num_examples=sums['num_examples']
+      )
+    )
+
+  @tff.federated_computation
+  def initialize():
+    return tff.federated_value((), tff.SERVER)
+
+  return client_work.LocalTraining(
+    initial_weights=initial_weights,
+    initialize=initialize,
+    participant_type=shard_type(layout, batch_size),
+    tally_type=contribute_locally.type_signature.result.tally,
+    contribute=contribute,
+    finalize=finalize,
+  )

@@ -1,0 +1,1 @@
+"""The paper's theory: the achievable region, best rates, fixed policies."""

@@ -1,0 +1,123 @@
+"""Runs the examples of docs/extending.md."""
+
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from f3ast_tff import availability
+from f3ast_tff import rates
+from f3ast_tff import selection
+from f3ast_tff.runs import config as config_lib
+from f3ast_tff.runs import environment
+
+_ROOT = pathlib.Path(__file__).parents[2]
+_PAGE = (_ROOT / 'docs' / 'extending.md').read_text()
+# A line that says how to call the file, then the file.
+_EXAMPLES = dict(
+  re.findall(r'`(\w+)\.py`:\n\n```python\n(.*?)```', _PAGE, re.DOTALL)
+)
+_STEPS = {'sgd': config_lib.LearningRates(0.01, 1.0)}
+
+
+def _load(name):
+  """Runs an example as a module."""
+  namespace = {'__name__': name}
+  exec(compile(_EXAMPLES[name], f'{name}.py', 'exec'), namespace)
+  return namespace
+
+
+def _program(folder, name, *flags):
+  """Runs an example as a program, and returns what it prints."""
+  path = folder / f'{name}.py'
+  path.write_text(_EXAMPLES[name])
+  paths = [str(_ROOT), os.environ.get('PYTHONPATH', '')]
+  result = subprocess.run(
+    [sys.executable, str(path), *flags],
+    cwd=folder,
+    env={**os.environ, 'PYTHONPATH': os.pathsep.join(paths)},
+    capture_output=True,
+    text=True,
+  )
+  return result.returncode, result.stdout + result.stderr
+
+
+def _play(**settings):
+  """Returns A_t and S_t of 48 rounds without training, and p."""
+  config = config_lib.Config(clients_per_round='3', **settings).resolve(_STEPS)
+  num_examples = np.arange(10, 30)
+  built = environment.build(config, num_examples, num_examples)
+  r, played = built.initial_rates, []
+  for t in range(1, 49):
+    available, cohort = environment.select(config, built, r, t)
+    selected = np.isin(np.arange(20), cohort.clients)
+    played.append((available, selected, r, cohort))
+    r = rates.update(r, selected, config.beta)
+  return played, built.p
+
+
+def test_there_are_three_examples_and_they_are_short():
+  assert list(_EXAMPLES) == ['shifts', 'lowest_rate', 'blobs']
+  for example in _EXAMPLES.values():
+    lines = example.splitlines()
+    assert len(lines) < 40 and max(map(len, lines)) <= 80
+
+
+def test_a_model_of_ones_own_decides_who_is_available():
+  start = _load('shifts')['shifts'](np.full(20, 0.05), 0).start
+  try:
+    played, _ = _play(avail='shifts')
+  finally:
+    del availability.MODELS['shifts']
+  for t, (available, selected, _, _) in enumerate(played, 1):
+    hour = (t - start) % 24
+    assert not available[hour >= 8].any()
+    assert not (selected & ~available).any()
+  # 20 clients, 16 hours in two days, charged with probability 0.9.
+  times = np.sum([available for available, *_ in played])
+  assert times == pytest.approx(0.9 * 16 * 20, abs=30)
+
+
+def test_a_policy_of_ones_own_decides_who_takes_part():
+  _load('lowest_rate')
+  try:
+    played, p = _play(selection='lowest_rate', avail='scarce')
+  finally:
+    del selection.POLICIES['lowest_rate']
+  for available, selected, r, cohort in played:
+    assert selected.sum() == min(3, available.sum())
+    if selected.any() and (available & ~selected).any():
+      assert r[selected].max() <= r[available & ~selected].min() * (1 + 1e-8)
+    r_then = 0.999 * r[selected] + 0.001
+    np.testing.assert_allclose(cohort.weights, p[selected] / r_then)
+
+
+@pytest.mark.parametrize(
+  'name, flag', [('shifts', 'avail'), ('lowest_rate', 'selection')]
+)
+def test_as_a_program_it_offers_the_new_name(name, flag, tmp_path):
+  code, text = _program(tmp_path, name, f'--{flag}={name}', '--beta=2')
+  assert code == 2 and 'beta must be in (0, 1]' in text, text
+  code, text = _program(tmp_path, name, f'--{flag}=other')
+  assert code == 2 and re.search(rf'one of.*{name}', text), text
+
+
+def test_a_data_set_of_ones_own_is_trained_on(tmp_path):
+  code, text = _program(
+    tmp_path, 'blobs', '--avail=scarce', '--clients_per_round=3', '--rounds=8',
+    '--eval_every=4', '--output_dir=run',
+  )
+  assert code == 0 and 'f3ast on Blobs, scarce' in text, text
+  accuracy = pd.read_csv(tmp_path / 'run' / 'metrics.csv')['accuracy']
+  assert len(accuracy) == 2 and accuracy.iloc[-1] > 0.6
+  clients = pd.read_csv(tmp_path / 'run' / 'clients.csv')
+  assert len(clients) == 30 and clients['examples'].between(15, 94).all()
+
+
+if __name__ == '__main__':
+  sys.exit(pytest.main([__file__, *sys.argv[1:]]))

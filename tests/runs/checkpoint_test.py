@@ -1,0 +1,232 @@
+"""Tests of `checkpoint`."""
+
+import sys
+
+import numpy as np
+import pytest
+import tensorflow_federated as tff
+
+from f3ast_tff.runs import checkpoint
+from f3ast_tff.learning import process
+from f3ast_tff.runs import run_directory
+
+_ORIGIN = {'beta': 0.001, 'the data set': 'one', 'f3ast-tff': '1.0'}
+
+
+def _state(value, num_clients=3):
+  weights = tff.learning.models.ModelWeights(
+    (np.full((2, 2), value, np.float32),), ()
+  )
+  rates = np.full(num_clients, value / 3)
+  return process.ServerState(weights, rates, (), (), (np.float32(value),))
+
+
+def _save(folder, round_num, state, files=()):
+  checkpoint.save(folder, round_num, state, _ORIGIN, files)
+
+
+def test_round_trip_keeps_every_bit_and_the_structure(tmp_path):
+  _save(tmp_path, 7, _state(1 / 3))
+  assert checkpoint.rounds(tmp_path) == [7]
+  loaded = checkpoint.load(tmp_path, 7, _state(0), _ORIGIN)
+  assert isinstance(loaded, process.ServerState)
+  weights = loaded.global_model_weights
+  assert isinstance(weights, tff.learning.models.ModelWeights)
+  np.testing.assert_array_equal(
+    weights.trainable[0], np.full((2, 2), 1 / 3, np.float32)
+  )
+  np.testing.assert_array_equal(loaded.rates, np.full(3, 1 / 3 / 3))
+  assert loaded.rates.dtype == np.float64
+
+
+def test_old_checkpoints_are_pruned(tmp_path):
+  for round_num in (5, 10, 15):
+    _save(tmp_path, round_num, _state(round_num))
+  assert checkpoint.rounds(tmp_path) == [10, 15]
+  assert sorted(f.name for f in tmp_path.iterdir()) == [
+    'round_10.npz', 'round_15.npz'
+  ]
+
+
+def test_a_kill_before_the_pruning_is_made_up_for(tmp_path, monkeypatch):
+  monkeypatch.setattr(checkpoint, '_KEEP', 3)
+  for round_num in (5, 10, 15):
+    _save(tmp_path, round_num, _state(round_num))
+  monkeypatch.setattr(checkpoint, '_KEEP', 2)
+  newest = (tmp_path / 'round_15.npz').read_bytes()
+  _damage(tmp_path / 'round_15.npz', 'empty')
+  # Not now, because the old ones may be all there is.
+  assert checkpoint.load_latest(tmp_path, _state(0), _ORIGIN)[0] == 10
+  assert checkpoint.rounds(tmp_path) == [5, 10, 15]
+  (tmp_path / 'round_15.npz').write_bytes(newest)
+  assert checkpoint.load_latest(tmp_path, _state(0), _ORIGIN)[0] == 15
+  assert checkpoint.rounds(tmp_path) == [10, 15]
+
+
+def test_nothing_there(tmp_path):
+  assert checkpoint.load_latest(tmp_path / 'none', _state(0), _ORIGIN) is None
+  assert checkpoint.load_latest(tmp_path, _state(0), _ORIGIN) is None
+
+
+def test_unfinished_checkpoint_is_not_taken(tmp_path):
+  _save(tmp_path, 5, _state(5))
+  (tmp_path / 'round_10.npz.tmp').write_bytes(b'PK')  # A kill while saving.
+  assert checkpoint.rounds(tmp_path) == [5]
+  run_directory.remove_unfinished(tmp_path)
+  assert [f.name for f in tmp_path.iterdir()] == ['round_5.npz']
+
+
+def _damage(path, how):
+  content = bytearray(path.read_bytes())
+  if how == 'empty':
+    content = bytearray()
+  elif how == 'cut off':
+    content = content[: len(content) // 2]
+  elif how == 'garbage':
+    content = bytearray(b'garbage')
+  elif how == 'bit flip':  # In the weights: 16 bytes of 5.0.
+    place = content.index(np.full(4, 5.0, np.float32).tobytes())
+    content[place] ^= 1
+  else:  # Something that NumPy would have to unpickle.
+    np.savez(path, np.array([object()], dtype=object))
+    return
+  path.write_bytes(content)
+
+
+@pytest.mark.parametrize(
+  'how', ['empty', 'cut off', 'garbage', 'bit flip', 'pickle']
+)
+def test_a_damaged_checkpoint_is_named_and_the_one_before_it_taken(
+  how, tmp_path
+):
+  _save(tmp_path, 4, _state(4))
+  _save(tmp_path, 5, _state(5))
+  _damage(tmp_path / 'round_5.npz', how)
+  with pytest.raises(OSError, match='round_5.npz is damaged'):
+    checkpoint.load(tmp_path, 5, _state(0), _ORIGIN)
+  round_num, state = checkpoint.load_latest(tmp_path, _state(0), _ORIGIN)
+  assert round_num == 4
+  np.testing.assert_array_equal(state.rates, np.full(3, 4 / 3))
+
+
+@pytest.mark.parametrize('place', range(0, 30))
+def test_damage_of_the_directory_of_the_file(place, tmp_path):
+  _save(tmp_path, 4, _state(4))
+  _save(tmp_path, 5, _state(5))
+  path = tmp_path / 'round_5.npz'
+  content = bytearray(path.read_bytes())
+  content[content.rindex(b'PK\x01\x02') + place] ^= 0x85
+  path.write_bytes(content)
+  # Either it is read in spite of that, whole, or the one before it is taken.
+  round_num, state = checkpoint.load_latest(tmp_path, _state(0), _ORIGIN)
+  np.testing.assert_array_equal(state.rates, np.full(3, round_num / 3))
+
+
+def test_checkpoints_of_another_kind_are_not_overwritten(tmp_path):
+  (tmp_path / 'round_5').mkdir()
+  with pytest.raises(run_directory.RunDirectoryError, match='No checkpoint in'):
+    checkpoint.load_latest(tmp_path, _state(0), _ORIGIN)
+
+
+def test_when_none_can_be_read_it_is_said(tmp_path):
+  _save(tmp_path, 5, _state(5))
+  _damage(tmp_path / 'round_5.npz', 'empty')
+  with pytest.raises(run_directory.RunDirectoryError, match='No checkpoint in'):
+    checkpoint.load_latest(tmp_path, _state(0), _ORIGIN)
+
+
+def test_another_number_of_clients_is_refused(tmp_path):
+  _save(tmp_path, 5, _state(5))
+  with pytest.raises(run_directory.RunDirectoryError, match='another model'):
+    checkpoint.load(tmp_path, 5, _state(0, num_clients=4), _ORIGIN)
+
+
+@pytest.mark.parametrize(
+  'name, there, here',
+  [
+    ('beta', 0.001, 0.5),
+    ('the data set', 'one', 'another'),
+    ('f3ast-tff', '1.0', '1.1'),
+  ],
+)
+def test_another_run_is_refused_and_the_difference_named(
+  name, there, here, tmp_path
+):
+  _save(tmp_path, 4, _state(4))
+  _save(tmp_path, 5, _state(5))
+  with pytest.raises(run_directory.RunDirectoryError) as caught:
+    checkpoint.load_latest(tmp_path, _state(0), {**_ORIGIN, name: here})
+  assert f'{name} is {there!r} there and {here!r} here' in str(caught.value)
+  assert checkpoint.rounds(tmp_path) == [4, 5]
+
+
+def test_a_header_that_claims_fewer_numbers_is_damage(tmp_path):
+  # NumPy would read the two numbers and never look at the checksum.
+  _save(tmp_path, 4, _state(4))
+  _save(tmp_path, 5, _state(5))
+  path = tmp_path / 'round_5.npz'
+  content = path.read_bytes()
+  assert content.count(b"'shape': (3,)") == 1
+  path.write_bytes(content.replace(b"'shape': (3,)", b"'shape': (2,)"))
+  round_num, _ = checkpoint.load_latest(tmp_path, _state(0), _ORIGIN)
+  assert round_num == 4
+
+
+@pytest.fixture
+def with_rows(tmp_path):
+  """Two checkpoints, and a file with a row before and after each."""
+  folder, rows = tmp_path / 'checkpoints', tmp_path / 'rows.csv'
+  rows.write_text('round\n4\n')
+  _save(folder, 4, _state(4), [rows])
+  rows.write_text('round\n4\n5\n')
+  _save(folder, 5, _state(5), [rows])
+  rows.write_text('round\n4\n5\n6\n7')
+  return folder, rows
+
+
+def _load_latest(folder, rows):
+  found = checkpoint.load_latest(folder, _state(0), _ORIGIN, [rows])
+  return found[0]
+
+
+def test_rows_are_cut_back_to_what_they_were(with_rows):
+  folder, rows = with_rows
+  assert _load_latest(folder, rows) == 5
+  assert rows.read_text() == 'round\n4\n5\n'
+
+
+def test_damaged_rows_are_noticed_and_an_earlier_checkpoint_taken(with_rows):
+  folder, rows = with_rows
+  rows.write_text('round\n4\n8\n6\n')
+  assert _load_latest(folder, rows) == 4
+  assert rows.read_text() == 'round\n4\n'
+
+
+@pytest.mark.parametrize('text', ['round\n3\n5\n', '', None])
+def test_rows_that_are_lost_are_an_error_and_nothing_changes(text, with_rows):
+  folder, rows = with_rows
+  rows.unlink() if text is None else rows.write_text(text)
+  with pytest.raises(run_directory.RunDirectoryError, match='No checkpoint'):
+    _load_latest(folder, rows)
+  assert rows.exists() == (text is not None)
+  assert text is None or rows.read_text() == text
+
+
+def test_rows_without_a_checkpoint_go(tmp_path):
+  rows = tmp_path / 'rows.csv'
+  rows.write_text('round\n1\n')
+  none = tmp_path / 'none'
+  assert checkpoint.load_latest(none, _state(0), _ORIGIN, [rows]) is None
+  assert not rows.exists()
+
+
+def test_a_file_that_was_not_there_yet_goes(tmp_path):
+  rows = tmp_path / 'rows.csv'
+  _save(tmp_path / 'checkpoints', 4, _state(4), [rows])
+  rows.write_text('round\n5\n')
+  assert _load_latest(tmp_path / 'checkpoints', rows) == 4
+  assert not rows.exists()
+
+
+if __name__ == '__main__':
+  sys.exit(pytest.main([__file__, *sys.argv[1:]]))
