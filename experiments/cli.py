@@ -283,12 +283,12 @@ def _train(
 ) -> None:
   # Here, because TensorFlow takes seconds to import; see `run`.
   from f3ast_tff import execution
-  from f3ast_tff.execution import server
+  from f3ast_tff.execution import rounds
   from f3ast_tff.execution.cluster import cluster as cluster_lib
-  from f3ast_tff.learning import engine
   from f3ast_tff.runs import divergence
   from f3ast_tff.runs import loop
   from f3ast_tff.runs import summary
+  from f3ast_tff.runs import task as task_lib
 
   # In the place of TFF's context, which complains when a program ends.
   execution.set_in_process(config.parallel_clients)
@@ -309,9 +309,9 @@ def _train(
       f'{compiled}; --parallel_clients changes the number.',
       flush=True,
     )
-  of_a_run = server.RoundError, divergence.DivergenceError
+  of_a_run = rounds.RoundError, divergence.DivergenceError
   try:
-    with one_sentence(of_a_run, 1), one_sentence(engine.SettingsError, 2):
+    with one_sentence(of_a_run, 1), one_sentence(task_lib.SettingsError, 2):
       seconds = loop.run(
         config, task, folder, _ON_DIVERGENCE.value == 'stop', cluster
       )

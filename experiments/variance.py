@@ -54,6 +54,7 @@ from experiments import cli
 from experiments import theory
 from f3ast_tff import availability
 from f3ast_tff import communication
+from f3ast_tff import methods
 from f3ast_tff import randomness
 from f3ast_tff import rates
 from f3ast_tff import selection
@@ -90,51 +91,40 @@ def client_updates(
     p, and v_k, one row per client.
   """
   # Here, because TensorFlow takes seconds to import.
-  import tensorflow as tf
   import tensorflow_federated as tff
 
   from f3ast_tff import execution
   from f3ast_tff.datasets import synthetic
-  from f3ast_tff.learning import client_work
-  from f3ast_tff.learning import process as process_lib
+  from f3ast_tff.learning import clients
+  from f3ast_tff.learning import training as training_lib
   from f3ast_tff.models import softmax
 
   dataset = synthetic.load(num_clients=num_clients, seed=seed)
-  p = dataset.p
-  initial = rates.initial(p, _TRAIN_K, 'kp')
-  process = process_lib.build_f3ast(
-    softmax.build().functional,
-    p,
-    initial,
+  training = training_lib.build_training(
+    softmax.build(),
+    clients.ClientArrays(dataset.train, _BATCH_SIZE),
+    methods.build_selector(dataset.p, 'home_devices', _TRAIN_K, seed=seed),
     client_optimizer=tff.learning.optimizers.build_sgdm(learning_rate),
   )
-  model = availability.home_devices(num_clients, seed)
-
-  def participant(k: int, weight: float, t: int) -> client_work.Participant:
-    rng = randomness.generator(seed, 'shuffling in epoch 0', t, k)
-    order = rng.permutation(dataset.num_examples[k])
-    examples = tuple(dataset.train[k][field][order] for field in ('x', 'y'))
-    batches = tf.data.Dataset.from_tensor_slices(examples).batch(_BATCH_SIZE)
-    return client_work.Participant(batches, np.int32(k), np.float32(weight))
 
   def weights_of(state) -> np.ndarray:
     trainable = state.global_model_weights.trainable
     return np.concatenate([np.ravel(w) for w in trainable]).astype(float)
 
   with execution.in_process():
-    state = process.initialize()
+    state = training.initialize()
     for t in range(1, train_rounds + 1):
-      rng = randomness.generator(seed, 'selection', t)
-      cohort = selection.f3ast(state.rates, p, model(t), _TRAIN_K, rng)
-      selected = [participant(k, w, t) for k, w in zip(*cohort)]
-      state = process.next(state, selected).state
+      state = training.next(state, t).state
     before = weights_of(state)
-    # Alone and with weight 1: then w + Delta is the client's own model.
-    after = [
-      process.next(state, [participant(k, 1.0, train_rounds + 1)]).state
-      for k in range(num_clients)
-    ]
-  return p, np.array([weights_of(state) - before for state in after])
+
+    def after_training(k: int) -> np.ndarray:
+      # Alone and with weight 1: then w + Delta is the client's own model.
+      alone = selection.Cohort(np.array([k]), np.ones(1))
+      inputs = training.clients(alone, train_rounds + 1)
+      return weights_of(training.process.next(state, inputs).state)
+
+    after = np.array([after_training(k) for k in range(num_clients)])
+  return dataset.p, after - before
 
 
 def two_groups(

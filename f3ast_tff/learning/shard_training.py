@@ -198,9 +198,31 @@ def local_step(
   model: tff.learning.models.FunctionalModel,
   client_optimizer: tff.learning.optimizers.Optimizer,
   non_trainable: Any,
+  is_trained: bool = True,
 ) -> Callable[[Trained, Batch], Trained]:
-  """Returns the function that trains on a batch, for `fold_clients`."""
+  """Returns the function that trains on a batch, for `fold_clients`.
+
+  Args:
+    model: The model.
+    client_optimizer: The optimizer of local training.
+    non_trainable: The weights that are not trained.
+    is_trained: Whether it makes a step; else it only sums losses.
+
+  Returns:
+    A function of what the client has so far and a batch.
+  """
   predict = functional.forward_pass(model)
+
+  def add_loss(own, batch):
+    output = predict(
+      (own.trainable, non_trainable), batch.fields['x'], training=False
+    )
+    loss = model.loss(output, batch.fields['y'], batch.mask)
+    size = tf.reduce_sum(batch.mask)
+    return own._replace(
+      loss_sum=own.loss_sum + loss * size,
+      num_examples=own.num_examples + size,
+    )
 
   def step(own, batch):
     with tf.GradientTape() as tape:
@@ -221,7 +243,7 @@ def local_step(
       own.num_examples + size,
     )
 
-  return step
+  return step if is_trained else add_loss
 
 
 def shard_type(layout: Layout, batch_size: int) -> tff.types.Type:
@@ -257,7 +279,7 @@ def build(
     xla: Whether to compile with XLA, once for each shape of a shard.
 
   Returns:
-    A `LocalTraining` whose participants are `shards.Shard`s.
+    A `LocalTraining` on `shards.Shard`s.
   """
   initial_weights = client_work.initial_weights_of(model)
   weights_type = initial_weights.type_signature.result
@@ -323,9 +345,9 @@ def build(
       tuple(weights.trainable), tuple(weights.non_trainable), shard
     )
 
-  def contribute(state, weights, participants):
+  def contribute(state, weights, clients):
     contributions = tff.federated_map(
-      contribute_locally, (weights, participants)
+      contribute_locally, (weights, clients)
     )
     return state, contributions, {}
 
@@ -344,7 +366,7 @@ def build(
   return client_work.LocalTraining(
     initial_weights=initial_weights,
     initialize=initialize,
-    participant_type=shard_type(layout, batch_size),
+    client_type=shard_type(layout, batch_size),
     tally_type=contribute_locally.type_signature.result.tally,
     contribute=contribute,
     finalize=finalize,

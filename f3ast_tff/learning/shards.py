@@ -36,20 +36,6 @@ class Shard(NamedTuple):
   batches: Any
 
 
-class Asked(NamedTuple):
-  """Examples whose losses are asked for.
-
-  Attributes:
-    examples: As in `Shard`.
-    batches: int32 [batches, batch size], rows of `examples` or `NO_ROW`.
-    owners: int32, the client of each row, `NOBODY` where there is none.
-  """
-
-  examples: Any
-  batches: Any
-  owners: Any
-
-
 class Part(NamedTuple):
   """Who is in a shard: all that makes one, but for the examples.
 
@@ -64,18 +50,6 @@ class Part(NamedTuple):
   weights: np.ndarray
   round_num: int
   failed: Collection[int] = ()
-
-
-class AskedPart(NamedTuple):
-  """As `Part`, of clients that are asked for their losses.
-
-  Attributes:
-    clients: All that are asked.
-    place: Which of the shards of their examples this is.
-  """
-
-  clients: np.ndarray
-  place: int
 
 
 class Capacity(NamedTuple):
@@ -124,7 +98,7 @@ def capacity(
   return Capacity(max(1, most), max(1, int(batches[:most].sum())))
 
 
-def _at_least(size: int, needed: int) -> int:
+def at_least(size: int, needed: int) -> int:
   """Returns the multiple of a size that something fits into."""
   return size * max(1, num_batches(needed, size))
 
@@ -227,20 +201,18 @@ class ClientShards:
   are full, and the last epoch ends where the last batch does.
 
   Attributes:
-    examples: Those of all clients behind each other; None if there is an
-      augmentation.
     num_examples: The number of examples of each client.
   """
 
   def __init__(
     self,
     train: Sequence[Examples],
-    examples: Optional[Examples],
+    examples: Callable[[], Examples],
     *,
     batch_size: int,
     epochs: int = 1,
     steps: int = 0,
-    num_shards: int = 1,
+    num_shards: Optional[int] = 1,
     seed: int = 0,
     augment: Optional[Callable[[Any, np.random.Generator], Any]] = None,
     is_shuffled: bool = True,
@@ -250,19 +222,19 @@ class ClientShards:
 
     Args:
       train: The examples of each client.
-      examples: Those of all clients behind each other, as what trains wants
-        them; unused, and may be None, if there is an `augment`.
+      examples: Returns those of all clients behind each other, as what trains
+        wants them; not called if there is an `augment`.
       batch_size: The size of a local batch.
       epochs: The passes over the local data.
       steps: The local steps, each on a full batch; 0 if `epochs` decide.
-      num_shards: How many shards a cohort has.
+      num_shards: How many shards a cohort has; None for one for each client.
       seed: Decides the order and the augmentation.
       augment: Maps (examples, generator) to those of one epoch.
       is_shuffled: Whether the order is drawn; else it is as given.
       filled_up_to: The size of all shards; None for what each needs.
     """
     self._train = train
-    self.examples = examples
+    self._examples = examples
     self._batch_size = batch_size
     self._epochs = epochs
     self._steps = steps
@@ -313,8 +285,8 @@ class ClientShards:
       size = Capacity(1, 1)
     # A policy of a user's may take more clients than were to be expected.
     size = Capacity(
-      _at_least(size.clients, len(clients)),
-      _at_least(size.batches, sum(counts)),
+      at_least(size.clients, len(clients)),
+      at_least(size.batches, sum(counts)),
     )
     table = np.full((size.clients, 3), NOBODY, np.int32)
     ends = np.cumsum(counts, dtype=np.int32)
@@ -337,8 +309,9 @@ class ClientShards:
         order = self._order(k, round_num, epoch)[: behind - at]
         rows[at : at + order.size] = first + order
         at, epoch = at + order.size, epoch + 1
-    examples = self.examples
-    if self._augment is not None:
+    if self._augment is None:
+      examples = self._examples()
+    else:
       examples = concatenated(own or [self.some_examples])
     return Shard(examples, table, all_weights, rows.reshape(-1, batch_size))
 
@@ -370,93 +343,13 @@ class ClientShards:
         round_num,
         failed,
       )
-      for some in deal(loads, self._num_shards)
+      for some in (
+        deal(loads, self._num_shards)
+        if self._num_shards
+        else [[place] for place in range(len(clients))]
+      )
     ]
 
   def __call__(self, cohort: selection.Cohort, round_num: int) -> list[Shard]:
     """Returns the shards of a cohort that trains in a round."""
     return [self.fill(part) for part in self.parts(cohort, round_num)]
-
-
-class AskedShards:
-  """Makes the shards of clients that are asked for their losses.
-
-  Whose an example is matters only to the sums, so the examples of all clients
-  share batches, those of like length beside each other.
-  """
-
-  def __init__(
-    self,
-    train: Sequence[Examples],
-    examples: Optional[Examples],
-    *,
-    batch_size: int,
-    num_shards: int = 1,
-    as_tested: Optional[Callable[[Any], Any]] = None,
-    lengths: Optional[np.ndarray] = None,
-    filled_up_to: Optional[int] = None,
-  ):
-    """Prepares to make shards.
-
-    Args:
-      train: The examples of each client.
-      examples: Those of all clients behind each other; unused, and may be None,
-        if there is an `as_tested`.
-      batch_size: How many examples go through the model at a time.
-      num_shards: How many shards there are.
-      as_tested: Maps training examples to the form that test examples have.
-      lengths: The length of each of `examples`; None if it does not matter.
-      filled_up_to: The batches of all shards; None for what each needs.
-    """
-    self._train = train
-    self._examples = examples
-    self._batch_size = batch_size
-    self._num_shards = num_shards
-    self._as_tested = as_tested
-    self._lengths = lengths
-    self._filled_up_to = filled_up_to
-    self._sizes = np.array([len(part['y']) for part in train])
-    self._starts = np.cumsum(self._sizes) - self._sizes
-    self._last: tuple[Optional[bytes], list[Asked]] = None, []
-
-  def parts(self, clients: np.ndarray) -> list[AskedPart]:
-    """Returns the shards of all training examples of some clients."""
-    return [AskedPart(clients, place) for place in range(self._num_shards)]
-
-  def fill(self, part: AskedPart) -> Asked:
-    """Returns one of the shards of some clients."""
-    whose, shards = self._last
-    if whose != part.clients.tobytes():
-      whose, shards = part.clients.tobytes(), self._shards(part.clients)
-      self._last = whose, shards  # The other places are asked for, too.
-    return shards[part.place]
-
-  def _shards(self, clients: np.ndarray) -> list[Asked]:
-    """Returns all shards of some clients."""
-    sizes, num_shards = self._sizes[clients], self._num_shards
-    owners = np.repeat(clients, sizes)
-    ends = np.cumsum(sizes)
-    rows = np.arange(owners.size)
-    examples = self._examples
-    if self._as_tested is None:
-      rows = rows + np.repeat(self._starts[clients] - (ends - sizes), sizes)
-    else:
-      examples = self._as_tested(
-        concatenated([self._train[k] for k in clients])
-      )
-    if self._lengths is not None:
-      order = np.argsort(self._lengths[rows], kind='stable')
-      rows, owners = rows[order], owners[order]
-    num_needed = num_batches(rows.size, self._batch_size)
-    count = _at_least(
-      self._filled_up_to or 1, num_batches(num_needed, num_shards)
-    )
-    shape = count * num_shards, self._batch_size
-    batches = np.full(shape, NO_ROW, np.int32)
-    batches.flat[: rows.size] = rows
-    owner = np.full(shape, NOBODY, np.int32)
-    owner.flat[: rows.size] = owners
-    return [
-      Asked(examples, batches[n::num_shards], owner[n::num_shards])
-      for n in range(num_shards)
-    ]

@@ -10,14 +10,13 @@ from collections.abc import Collection, Mapping
 import dataclasses
 import math
 import os
-import types
 from typing import Any, NamedTuple, Optional
 
 from f3ast_tff import availability
 from f3ast_tff import communication
+from f3ast_tff import methods
 from f3ast_tff import rates
 from f3ast_tff.methods import released
-from f3ast_tff import selection
 
 
 def num_cores() -> int:
@@ -25,30 +24,10 @@ def num_cores() -> int:
   return len(os.sched_getaffinity(0))
 
 
-class Algorithm(NamedTuple):
-  """A method of the paper: how to select, and the server's optimizer."""
-
-  selection: str
-  server_optimizer: str
-
-
-# The paper's five methods; then its two baselines as Li et al. (2020) draw.
-ALGORITHMS: Mapping[str, Algorithm] = types.MappingProxyType({
-  'fedavg': Algorithm('proportional', 'sgd'),
-  'f3ast': Algorithm('f3ast', 'sgd'),
-  'power_of_choice': Algorithm('power_of_choice', 'sgd'),
-  'fedadam': Algorithm('proportional', 'adam'),
-  'f3ast_adam': Algorithm('f3ast', 'adam'),
-  'fedavg_with_replacement': Algorithm('proportional_with_replacement', 'sgd'),
-  'fedadam_with_replacement': Algorithm(
-    'proportional_with_replacement', 'adam'
-  ),
-})
-
 # Not a copy: what a program adds to the policies is a choice as well.
-_OTHER_SELECTIONS: dict[str, Any] = {'fixed_policy': None}
+_OTHER_SELECTIONS: dict[str, Any] = {methods.FIXED_POLICY: None}
 SELECTIONS: Collection[str] = collections.ChainMap(
-  _OTHER_SELECTIONS, selection.POLICIES
+  _OTHER_SELECTIONS, methods.POLICIES
 )
 SERVER_OPTIMIZERS = ('sgd', 'momentum', 'adam', 'yogi', 'adagrad')
 
@@ -78,7 +57,7 @@ class Config:
     'The method of the paper, or its FedAvg and FedAdam drawn with '
     'replacement: a selection and a server optimizer, which the next two '
     'settings can each replace.',
-    tuple(ALGORITHMS),
+    tuple(methods.ALGORITHMS),
   )
   selection: Optional[str] = _setting(
     None,
@@ -224,14 +203,14 @@ class Config:
       )
     released.parse(self.protocol)
     constraint = communication.parse(self.clients_per_round)
-    chosen = self.selection or ALGORITHMS[self.algorithm].selection
+    chosen = self.selection or methods.ALGORITHMS[self.algorithm].selection
     if chosen == 'power_of_choice' and self.num_candidates < constraint.maximum:
       raise ValueError(
         f'num_candidates must be at least K for Power-of-Choice, but it is '
         f'{self.num_candidates} and K is up to {constraint.maximum}.'
       )
     optimizer = self.server_optimizer
-    optimizer = optimizer or ALGORITHMS[self.algorithm].server_optimizer
+    optimizer = optimizer or methods.ALGORITHMS[self.algorithm].server_optimizer
     if self.server_rate_file and optimizer != 'sgd':
       raise ValueError(
         'server_rate_file is for server_optimizer=sgd only, but that is '
@@ -261,7 +240,7 @@ class Config:
     def first(value: Any, otherwise: Any) -> Any:
       return otherwise if value is None else value
 
-    preset = ALGORITHMS[self.algorithm]
+    preset = methods.ALGORITHMS[self.algorithm]
     optimizer = first(self.server_optimizer, preset.server_optimizer)
     step_sizes = defaults[optimizer]
     return dataclasses.replace(
@@ -285,12 +264,12 @@ def method_name(settings: Mapping[str, Any]) -> str:
     The name of a preset where all that makes up the method is as there;
     otherwise the names of its parts.
   """
-  preset = ALGORITHMS[settings['algorithm']]
-  chosen = Algorithm(
+  preset = methods.ALGORITHMS[settings['algorithm']]
+  chosen = methods.Algorithm(
     settings.get('selection') or preset.selection,
     settings.get('server_optimizer') or preset.server_optimizer,
   )
-  names = {algorithm: name for name, algorithm in ALGORITHMS.items()}
+  names = {algorithm: name for name, algorithm in methods.ALGORITHMS.items()}
   name = names.get(chosen, '-'.join(chosen))
   proximal = settings.get('proximal', 0.0)
   return name + (f'-proximal={proximal:g}' if proximal else '')

@@ -30,8 +30,6 @@ import dataclasses
 import numpy as np
 
 from f3ast_tff import randomness
-from f3ast_tff import rates
-from f3ast_tff import selection
 from f3ast_tff.theory import optimal_rates
 
 _BATCH_NUMBERS = 200_000  # Simulated rounds in a batch times clients.
@@ -269,29 +267,3 @@ def choose(
   if (policy.keep < 1).any():
     selected &= rng.random(selected.shape) < policy.keep
   return selected
-
-
-def select(
-  policy: FixedPolicy,
-  p: np.ndarray,
-  available: np.ndarray,
-  k: int,
-  rng: np.random.Generator,
-) -> selection.Cohort:
-  """Fixed-policy F3AST, Algorithm 2: weights p_k / r_k of the target r.
-
-  Args:
-    policy: The policy.
-    p: Each client's share of the data.
-    available: The mask A_t.
-    k: The constraint K_t.
-    rng: Draws the clients.
-
-  Returns:
-    The cohort S_t.
-  """
-  selected = choose(policy, available[None], np.array([k]), rng)[0]
-  clients = np.flatnonzero(selected)
-  return selection.Cohort(
-    clients, rates.weights(p[clients], policy.target[clients])
-  )

@@ -24,6 +24,7 @@ import itertools
 import numpy as np
 from scipy import optimize
 
+from f3ast_tff import randomness
 from f3ast_tff import rates
 
 _MAX_CLIENTS = 12  # 2^12 sets of clients times 2^12 configurations.
@@ -81,6 +82,40 @@ class System:
   def num_clients(self) -> int:
     """N."""
     return self.masks.shape[1]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Configurations:
+  """The availability model of a system: one of its configurations a round.
+
+  Attributes:
+    system: The system.
+    seed: Decides the draws.
+  """
+
+  system: System
+  seed: int = 0
+
+  @property
+  def num_clients(self) -> int:
+    """N."""
+    return self.system.num_clients
+
+  @property
+  def positively_correlated(self) -> bool:
+    """False: H is the one of uncorrelated clients unless told otherwise."""
+    return False
+
+  def probabilities(self, round_num: int) -> np.ndarray:
+    """Returns P(client k is available), the same in every round."""
+    randomness.check_round(round_num)
+    return self.system.probabilities @ self.system.masks
+
+  def __call__(self, round_num: int) -> np.ndarray:
+    """Returns the boolean mask A_t."""
+    rng = randomness.generator(self.seed, 'availability', round_num)
+    c = rng.choice(len(self.system.masks), p=self.system.probabilities)
+    return self.system.masks[c]
 
 
 def _all_sets(num_clients: int) -> np.ndarray:

@@ -75,7 +75,7 @@ class _Round(NamedTuple):
 
   Attributes:
     name: Which of the works.
-    parts: What each shard is made of.
+    parts: What each partial sum is made of.
     broadcast: The model, in Ray's object store.
     waiting: The shards that nobody trains yet.
     sums: The partial sums so far.
@@ -111,10 +111,12 @@ class Cluster:
     self._refreshed = -math.inf
     self._last_loss = 'none of its nodes has a CPU for it'
 
-  def runner(self, name: str, work: executor.Work) -> executor.Runner:
+  def runner(
+    self, name: str, work: executor.Work, num_partials: int
+  ) -> executor.Runner:
     """Returns what runs one of the works; to be called before `open`."""
     self._works[name] = work
-    return _Runner(self, name)
+    return _Runner(self, name, num_partials)
 
   def open(
     self,
@@ -361,12 +363,14 @@ class Cluster:
 class _Runner:
   """One of the works of a cluster; see `executor.Runner`."""
 
-  def __init__(self, cluster: Cluster, name: str):
+  def __init__(self, cluster: Cluster, name: str, num_partials: int):
     self._cluster, self._name = cluster, name
+    self._num_partials = num_partials
 
   def load(self, clients: Sequence[Any]) -> Sequence[Any]:
-    """Returns the parts as they are: workers fill them."""
-    return clients
+    """Deals parts out to the partial sums; workers fill them."""
+    number = self._num_partials
+    return [clients[place::number] for place in range(number)]
 
   def start(
     self, broadcast: functions.Leaves, clients: Sequence[Any]

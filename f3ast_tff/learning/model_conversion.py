@@ -1,17 +1,13 @@
-"""A TFF user's model and clients, made ready for training on shards.
+"""A TFF user's model, made ready for training on shards.
 
-TFF's clients are `tf.data` datasets and its models may keep variables. Training
-is much faster on arrays and on a model that is a function of its weights
-(`shard_training`; docs/performance.md has how much). What cannot be turned into
-these raises `UnfitError`, and trains on datasets instead.
+TFF's models may keep variables. Training is much faster on a model that is a
+function of its weights (`shard_training`; docs/performance.md has how much).
+What cannot be turned into one raises `UnfitError`.
 """
 
-from collections.abc import Iterator, Mapping
-import itertools
-from typing import Any, NamedTuple, Optional
+from collections.abc import Iterator
+from typing import Any
 
-import numpy as np
-import psutil
 import tensorflow as tf
 import tensorflow_federated as tff
 
@@ -24,100 +20,14 @@ _NOT_FOR_XLA = ('Conv', 'While', 'TensorList', 'MaxPool', 'AvgPool')
 
 
 class UnfitError(ValueError):
-  """The model or the clients cannot be trained on shards."""
+  """The model cannot be trained on shards."""
 
 
-class Clients(NamedTuple):
-  """Clients whose examples are arrays.
-
-  Attributes:
-    train: The examples x and y of each client, in the order of its dataset.
-    batch_size: The size of a batch.
-    is_shuffled: Whether the datasets come in another order each time.
-  """
-
-  train: list[dict[str, np.ndarray]]
-  batch_size: int
-  is_shuffled: bool
-
-
-def _pair(batch: Any) -> tuple[np.ndarray, np.ndarray]:
-  """Returns x and y of a batch."""
-  if isinstance(batch, Mapping) and set(batch) == {'x', 'y'}:
-    batch = batch['x'], batch['y']
-  parts = list(batch) if isinstance(batch, tuple) else []
-  if len(parts) != 2 or not all(
-    isinstance(part, np.ndarray) and part.ndim for part in parts
-  ):
-    raise UnfitError('their batches are not pairs of one array x and one y')
-  return parts[0], parts[1]
-
-
-def _operations(graph: Any) -> Iterator[str]:
+def operations(graph: Any) -> Iterator[str]:
   """Yields the operations of a graph and of the functions in it."""
   for nodes in (graph.node, *(f.node_def for f in graph.library.function)):
     for node in nodes:
       yield node.op
-
-
-def _is_shuffled(dataset: tf.data.Dataset) -> bool:
-  graph = tf.compat.v1.GraphDef.FromString(
-    dataset._as_serialized_graph().numpy()  # TensorFlow has no other way.
-  )
-  return any('Shuffle' in operation for operation in _operations(graph))
-
-
-def read(
-  client_data: tff.simulation.datasets.ClientData,
-  max_bytes: Optional[int] = None,
-) -> Clients:
-  """Reads all clients into arrays.
-
-  Args:
-    client_data: Clients whose datasets are batched.
-    max_bytes: How many bytes they may fill; by default half of the memory that
-      is free.
-
-  Returns:
-    The clients, in the order of `client_data.client_ids`.
-
-  Raises:
-    UnfitError: If they do not fit.
-  """
-  if max_bytes is None:
-    max_bytes = psutil.virtual_memory().available // 2
-  train: list[Any] = []
-  sizes: list[list[int]] = []
-  num_bytes, is_shuffled = 0, False
-  for client_id in client_data.client_ids:
-    dataset = client_data.create_tf_dataset_for_client(client_id)
-    if not train:
-      is_shuffled = _is_shuffled(dataset)
-    batches = [_pair(batch) for batch in dataset.as_numpy_iterator()]
-    num_bytes += sum(x.nbytes + y.nbytes for x, y in batches)
-    if num_bytes > max_bytes:
-      raise UnfitError(f'they fill more than {max_bytes:,} bytes of memory')
-    sizes.append([len(y) for _, y in batches])
-    train.append(batches)
-  batch_size = max(itertools.chain(*sizes), default=0)
-  if batch_size == 0:
-    raise UnfitError('they have no examples')
-  for of_client in sizes:
-    if any(size != batch_size for size in of_client[:-1]):
-      raise UnfitError('their batches have unlike sizes')
-  some = next(batches for batches in train if batches)[0]
-  nothing = tuple(part[:0] for part in some)
-  return Clients(
-    [
-      {
-        name: np.concatenate([nothing[i], *(batch[i] for batch in batches)])
-        for i, name in enumerate('xy')
-      }
-      for batches in train
-    ],
-    batch_size,
-    is_shuffled,
-  )
 
 
 def functional(
@@ -215,5 +125,5 @@ def is_for_xla(
     model.predict_on_batch(weights, fields['x'], training=True)
   return not any(
     operation.startswith(_NOT_FOR_XLA) or 'Random' in operation
-    for operation in _operations(graph.as_graph_def())
+    for operation in operations(graph.as_graph_def())
   )
