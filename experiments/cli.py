@@ -21,7 +21,7 @@ from experiments import help as help_lib
 from f3ast_tff.execution.cluster import connection
 from f3ast_tff.runs import config as config_lib
 from f3ast_tff.runs import run_directory
-from f3ast_tff.runs import server_rates
+from f3ast_tff.runs import server_rate_file
 
 _OUTPUT_DIR = flags.DEFINE_string(
   'output_dir',
@@ -31,7 +31,7 @@ _OUTPUT_DIR = flags.DEFINE_string(
 _RESUME = flags.DEFINE_bool(
   'resume',
   False,
-  'Go on with the run in --output_dir if there is one, from its checkpoint.',
+  'Continue the run in --output_dir if there is one, from its checkpoint.',
 )
 _ON_DIVERGENCE = flags.DEFINE_enum(
   'on_divergence',
@@ -103,7 +103,7 @@ def _settings(
 ) -> dict[str, Any]:
   """Returns all that `config.json` records, and --resume compares."""
   settings = {'task': name, **dataclasses.asdict(config), **of_task}
-  factors = server_rates.of(config)
+  factors = server_rate_file.of(config)
   if factors is not None:  # What is in the file belongs to the run.
     settings['server_rate_sha256'] = factors.sha256
   return settings
@@ -251,11 +251,11 @@ def run(
             task = _with_tff(build_task, config)
           _train(config, task, folder)
         except KeyboardInterrupt:
-          fail_at_once(f'interrupted; --resume goes on with {folder}.', 130)
+          fail_at_once(f'interrupted; --resume continues {folder}.', 130)
         except OSError as error:  # A full disk, for example.
           fail(
-            f'cannot go on ({error}); once that is mended, --resume goes on '
-            f'with {folder}.',
+            f'cannot continue ({error}); once that is mended, --resume '
+            f'continues {folder}.',
             1,
           )
 
@@ -317,7 +317,7 @@ def _train(
       )
   except connection.ClusterError as error:
     fail_at_once(
-      f'{error} --resume goes on with {folder}, on another cluster or without '
+      f'{error} --resume continues {folder}, on another cluster or without '
       '--cluster.',
       1,
     )

@@ -102,7 +102,7 @@ class Rounds:
       return executor_lib.Executor(computation, training.num_shards, runner)
 
     process, losses = training.process, training.losses
-    self._rounds = executor('train', process.next, training.client_data.fill)
+    self._rounds = executor('train', process.next, training.cohort_data.fill)
     self._losses: Optional[executor_lib.Executor] = None
     if losses is not None:
       self._losses = executor('losses', losses.computation, losses.fill)
@@ -162,7 +162,7 @@ class Rounds:
   ) -> Sequence[Any]:
     """Returns what a cohort trains on."""
     return self._rounds.load(
-      self._training.client_data.parts(cohort, round_num, failed)
+      self._training.cohort_data.parts(cohort, round_num, failed)
     )
 
   def _train(

@@ -176,7 +176,7 @@ def on_training_shards(
 
 
 def on_datasets(
-  model: client_work.Model, num_clients: int, client_type: tff.types.Type
+  model: client_work.TffModel, num_clients: int, client_type: tff.types.Type
 ) -> tff.framework.ConcreteComputation:
   """Builds the losses of clients whose examples are `tf.data` datasets.
 

@@ -13,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
-Model = Union[
+TffModel = Union[
   Callable[[], tff.learning.models.VariableModel],
   tff.learning.models.FunctionalModel,
 ]
@@ -88,7 +88,7 @@ class LocalTraining(NamedTuple):
   finalize: Callable[[Any], Any]
 
 
-def initial_weights_of(model: Model) -> tff.framework.ConcreteComputation:
+def initial_weights_of(model: TffModel) -> tff.framework.ConcreteComputation:
   """Returns a computation of the `ModelWeights` that a model starts at."""
 
   @tff.tensorflow.computation
@@ -112,7 +112,7 @@ def is_finite(update: Any) -> tf.Tensor:
 
 
 def on_datasets(
-  model: Model,
+  model: TffModel,
   client_optimizer: tff.learning.optimizers.Optimizer,
   num_clients: int,
 ) -> LocalTraining:

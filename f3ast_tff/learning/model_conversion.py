@@ -31,7 +31,7 @@ def operations(graph: Any) -> Iterator[str]:
 
 
 def functional(
-  model: client_work.Model,
+  model: client_work.TffModel,
 ) -> tff.learning.models.FunctionalModel:
   """Returns a model as a function of its weights.
 

@@ -7,7 +7,7 @@ the computation to be compiled with XLA.
 """
 
 import collections
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -42,12 +42,7 @@ def layout_of(examples: shards.Examples) -> Layout:
   )
 
 
-def resident(train: Sequence[shards.Examples]) -> dict[str, tf.Tensor]:
-  """Returns the examples of all clients, to be kept by TensorFlow."""
-  return kept(shards.concatenated(train))
-
-
-def kept(fields: shards.Examples) -> dict[str, tf.Tensor]:
+def as_tensors(fields: shards.Examples) -> dict[str, tf.Tensor]:
   """Returns examples, to be kept by TensorFlow."""
   return {name: tf.convert_to_tensor(field) for name, field in fields.items()}
 

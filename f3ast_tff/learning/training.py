@@ -31,7 +31,7 @@ from f3ast_tff.learning import shard_training
 from f3ast_tff.learning import shards as shards_lib
 from f3ast_tff.models import functional
 
-Model = Union[functional.Model, client_work.Model]
+Model = Union[functional.Model, client_work.TffModel]
 Clients = Union[clients_lib.ClientArrays, clients_lib.ClientDatasets]
 
 # Makes what fills shards, on any machine: maps the examples of each client, and
@@ -39,7 +39,7 @@ Clients = Union[clients_lib.ClientArrays, clients_lib.ClientDatasets]
 MakeShards = Callable[[Any, Callable[[], Any]], Any]
 
 
-class ClientData(Protocol):
+class CohortData(Protocol):
   """What a cohort trains on."""
 
   @property
@@ -77,7 +77,7 @@ class Training:
   Attributes:
     selector: Who takes part in which round.
     process: The learning process; its state is a `process.ServerState`.
-    client_data: What a cohort trains on.
+    cohort_data: What a cohort trains on.
     num_shards: How many values `process.next` is given at most, or are summed
       at a time.
     losses: How clients are queried for losses; None if the policy needs none.
@@ -87,7 +87,7 @@ class Training:
 
   selector: selection.Selector
   process: tff.learning.templates.LearningProcess
-  client_data: ClientData
+  cohort_data: CohortData
   num_shards: int
   losses: Optional[Losses] = None
   makers: Mapping[str, MakeShards] = dataclasses.field(default_factory=dict)
@@ -111,7 +111,7 @@ class Training:
   def clients(self, cohort: selection.Cohort, round_num: int) -> list[Any]:
     """Returns what `process.next` takes for a cohort."""
     return list(
-      map(self.client_data.fill, self.client_data.parts(cohort, round_num))
+      map(self.cohort_data.fill, self.cohort_data.parts(cohort, round_num))
     )
 
   def next(
@@ -262,7 +262,11 @@ def _on_arrays(
   losses_of_training: bool,
 ) -> Training:
   """Returns a training on shards."""
-  examples = functools.cache(lambda: shard_training.resident(clients.train))
+
+  @functools.cache
+  def examples():
+    return shard_training.as_tensors(shards_lib.concatenated(clients.train))
+
   size = functools.partial(
     shards_lib.capacity,
     clients.num_examples,
@@ -287,7 +291,7 @@ def _on_arrays(
   array_model = _array_model(model, layout)
   if array_model.xla:
     make_shards = functools.partial(make_shards, filled_up_to=size())
-  client_data = make_shards(clients.train, examples)
+  cohort_data = make_shards(clients.train, examples)
   num_clients = selector.p.size
   process = compose(
     shard_training.build(
@@ -300,7 +304,7 @@ def _on_arrays(
     )
   )
   training = Training(
-    selector, process, client_data, num_shards, makers={'train': make_shards}
+    selector, process, cohort_data, num_shards, makers={'train': make_shards}
   )
   if not selector.needs_losses:
     return training
@@ -315,12 +319,12 @@ def _on_arrays(
       array_model.xla,
     )
     make_queried: MakeShards = make_shards
-    queried: Any = client_data
+    queried: Any = cohort_data
 
     def parts(some: np.ndarray, round_num: int) -> list[Any]:
       # What they would train on; the weights make no difference.
       cohort = selection.Cohort(some, np.zeros(some.size))
-      return client_data.parts(cohort, round_num)
+      return cohort_data.parts(cohort, round_num)
 
   else:
     computation = client_losses.on_shards(

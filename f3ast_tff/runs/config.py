@@ -96,7 +96,7 @@ class Config:
     rates.INITIAL_RATES,
   )
   num_candidates: int = _setting(
-    30, 'How many clients Power-of-Choice asks for their loss, its d.'
+    30, 'How many clients Power-of-Choice queries for their loss, its d.'
   )
   protocol: str = _setting(
     'paper',

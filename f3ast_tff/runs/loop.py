@@ -25,7 +25,7 @@ from f3ast_tff.runs import evaluation
 from f3ast_tff.runs import excluded as excluded_lib
 from f3ast_tff.learning import training as training_lib
 from f3ast_tff.runs import files as files_lib
-from f3ast_tff.runs import server_rates
+from f3ast_tff.runs import server_rate_file
 from f3ast_tff.runs import task as task_lib
 from f3ast_tff.runs import run_directory
 from f3ast_tff.execution import rounds as rounds_lib
@@ -36,13 +36,13 @@ def _origin(
   config: config_lib.Config,
   dataset: federated.FederatedDataset,
 ) -> dict[str, Any]:
-  """Returns what a checkpoint must be of to go on with it."""
+  """Returns what a checkpoint must be of to continue it."""
   origin = {
     **dataclasses.asdict(config),
     'the data set': federated.fingerprint(dataset),
     **run_directory.versions(),
   }
-  given = server_rates.of(config)
+  given = server_rate_file.of(config)
   if given is not None:
     origin['the server_rate_file'] = given.sha256
   return origin
@@ -173,7 +173,7 @@ def _train(
 ) -> files_lib.Progress:
   """Runs the rounds after `start` and writes their rows."""
   folder = files.folder
-  excluded = excluded_lib.ExcludedClients(training.client_data.num_examples)
+  excluded = excluded_lib.ExcludedClients(training.cohort_data.num_examples)
   without_update = 0
   available, selected = progress.times_available, progress.times_selected
   with files_lib.writing_events():
@@ -252,5 +252,5 @@ def _diverged(
     advice = 'training fails at its clients: look at their data and the model'
   return divergence.DivergenceError(
     f'The run has diverged in round {round_num} ({problem}); {advice}. {kept}; '
-    '--resume --on_divergence=continue goes on all the same.'
+    '--resume --on_divergence=continue trains on all the same.'
   )

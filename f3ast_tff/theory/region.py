@@ -329,7 +329,7 @@ def duality_gap(
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Policy:
+class StaticPolicy:
   """A static configuration-dependent policy f, the paper's Definition 3.2.
 
   Attributes:
@@ -343,7 +343,7 @@ class Policy:
   probabilities: tuple[np.ndarray, ...]
 
 
-def policy_for(system: System, r: np.ndarray) -> Policy:
+def policy_for(system: System, r: np.ndarray) -> StaticPolicy:
   """Returns a policy that attains r, by linear programming over f_{C,S}.
 
   Args:
@@ -382,14 +382,14 @@ def policy_for(system: System, r: np.ndarray) -> Policy:
   chances = np.maximum(0.0, found.x[:num_sets])
   f = [chances[owner == c] for c in range(len(sets))]
   kept = [row > 0 for row in f]
-  return Policy(
+  return StaticPolicy(
     system,
     tuple(s[keep] for s, keep in zip(sets, kept)),
     tuple(row[keep] / row.sum() for row, keep in zip(f, kept)),
   )
 
 
-def moments(policy: Policy) -> tuple[np.ndarray, np.ndarray]:
+def moments(policy: StaticPolicy) -> tuple[np.ndarray, np.ndarray]:
   """Returns mean and covariance of the selection vector 1_S, exactly.
 
   Args:
@@ -409,7 +409,7 @@ def moments(policy: Policy) -> tuple[np.ndarray, np.ndarray]:
 
 
 def draw(
-  policy: Policy, available: np.ndarray, rng: np.random.Generator
+  policy: StaticPolicy, available: np.ndarray, rng: np.random.Generator
 ) -> np.ndarray:
   """Returns the clients selected in one round, ascending.
 

@@ -22,7 +22,7 @@ class Job(NamedTuple):
   Attributes:
     works: What clients do, an `executor.Work` for each name.
     fill: Maps the data to a function for each name of `works`, which maps what
-      `Worker.add` is given to what a client brings.
+      `Worker.add` is given to the value of a client.
     load: Loads the data from what this machine has; an exception if it cannot.
     versions: Returns the versions of the packages that matter.
   """

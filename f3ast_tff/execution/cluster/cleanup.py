@@ -1,6 +1,6 @@
 """Ends what the driver of a local cluster leaves behind; a program of its own.
 
-  python guard.py FOLDER
+  python cleanup.py FOLDER
 
 Its standard input ends when the driver does, however that ends. Then all
 processes that write into the folder of the cluster are killed, and the folder
