@@ -30,6 +30,7 @@ from f3ast_tff import rates
 from f3ast_tff import selection
 from f3ast_tff.datasets import synthetic
 from f3ast_tff.theory import optimal_rates
+from f3ast_tff.theory import population as population_lib
 
 _ROWS_PER_DECADE = 15
 
@@ -78,7 +79,7 @@ def long_term_rates(setting: theory.Setting, course: Course) -> np.ndarray:
   is the share of its available rounds in which it took part, times its long-run
   availability.
   """
-  population = optimal_rates.population_of(
+  population = population_lib.population_of(
     setting.availability, setting.constraint
   )
   presence = population.q * (population.factors @ population.shares)

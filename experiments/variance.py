@@ -60,6 +60,7 @@ from f3ast_tff import rates
 from f3ast_tff import selection
 from f3ast_tff.theory import fixed_policy
 from f3ast_tff.theory import optimal_rates
+from f3ast_tff.theory import population as population_lib
 
 _TRAIN_K = 10  # Clients per round of training, and their batches, as in the
 _BATCH_SIZE = 20  # paper.
@@ -95,12 +96,12 @@ def client_updates(
 
   from f3ast_tff import execution
   from f3ast_tff.datasets import synthetic
+  from f3ast_tff.learning import build
   from f3ast_tff.learning import clients
-  from f3ast_tff.learning import training as training_lib
   from f3ast_tff.models import softmax
 
   dataset = synthetic.load(num_clients=num_clients, seed=seed)
-  training = training_lib.build_training(
+  training = build.build_training(
     softmax.build(),
     clients.ClientArrays(dataset.train, _BATCH_SIZE),
     methods.build_selector(dataset.p, 'home_devices', _TRAIN_K, seed=seed),
@@ -138,7 +139,7 @@ def two_groups(
   chances = np.repeat([q, 1.0], [num_rare, num_always])
   model = availability.Independent(chances, seed=seed)
   constraint = communication.fixed(k)
-  population = optimal_rates.population_of(model, constraint)
+  population = population_lib.population_of(model, constraint)
   # The rare ones first. Then r = K p is the best there is, whatever the form.
   first = optimal_rates.gains(population, np.arange(chances.size))
   group = np.repeat([0, 1], [num_rare, num_always])
@@ -376,7 +377,7 @@ def main(argv: Sequence[str]) -> None:
     cases.append(two_groups(seed=seed))
   rows = []
   for case in tqdm.tqdm(cases, disable=None):
-    population = optimal_rates.population_of(
+    population = population_lib.population_of(
       case.setting.availability, case.setting.constraint
     )
     policy = fixed_policy.fit(population, case.r, seed, given.fit_iterations)

@@ -23,7 +23,7 @@ _PLACES = {
   'Training': ('learning.training', 'Training'),
   'availability': ('availability', None),
   'build_selector': ('methods', 'build_selector'),
-  'build_training': ('learning.training', 'build_training'),
+  'build_training': ('learning.build', 'build_training'),
   'communication': ('communication', None),
   'execution': ('execution', None),
   'methods': ('methods', None),
@@ -57,10 +57,10 @@ if TYPE_CHECKING:
   from f3ast_tff import rates
   from f3ast_tff import selection
   from f3ast_tff.execution.rounds import Rounds
+  from f3ast_tff.learning.build import build_training
   from f3ast_tff.learning.clients import ClientArrays
   from f3ast_tff.learning.clients import read_clients
   from f3ast_tff.learning.training import Training
-  from f3ast_tff.learning.training import build_training
   from f3ast_tff.methods import build_selector
   from f3ast_tff.selection import Selector
 else:  # Else type checkers would take any name for one of the package.

@@ -18,8 +18,8 @@ import tensorflow_federated as tff
 
 from f3ast_tff import selection
 from f3ast_tff.learning import client_work
+from f3ast_tff.learning import examples as examples_lib
 from f3ast_tff.learning import model_conversion
-from f3ast_tff.learning import shards
 
 
 class UnfitError(ValueError):
@@ -43,7 +43,7 @@ class ClientArrays:
       the losses that Power-of-Choice queries; None leaves them as they are.
   """
 
-  train: Sequence[shards.Examples]
+  train: Sequence[examples_lib.Examples]
   batch_size: int
   epochs: int = 1
   steps: int = 0

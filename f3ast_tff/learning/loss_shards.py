@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Optional
 
 import numpy as np
 
+from f3ast_tff.learning import examples as examples_lib
 from f3ast_tff.learning import shards
 
 
@@ -47,8 +48,8 @@ class LossShards:
 
   def __init__(
     self,
-    train: Sequence[shards.Examples],
-    examples: Callable[[], shards.Examples],
+    train: Sequence[examples_lib.Examples],
+    examples: Callable[[], examples_lib.Examples],
     *,
     batch_size: int,
     num_shards: int = 1,
@@ -105,7 +106,7 @@ class LossShards:
       rows = rows + np.repeat(self._starts[clients] - (ends - sizes), sizes)
     else:
       examples = self._as_tested(
-        shards.concatenated([self._train[k] for k in clients])
+        examples_lib.concatenated([self._train[k] for k in clients])
       )
     if self._lengths is not None:
       order = np.argsort(self._lengths[rows], kind='stable')

@@ -8,6 +8,7 @@ What cannot be turned into one raises `UnfitError`.
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
@@ -88,6 +89,54 @@ def _mean_by_weights(
   )
 
 
+def check_loss_is_weighted_mean(
+  model: tff.learning.models.FunctionalModel, layout: shard_training.Layout
+) -> None:
+  """Raises unless `model.loss` is a mean weighted by `sample_weight`.
+
+  The last batch of a client is filled up with rows of weight 0. A loss that
+  ignores the weights would train on these rows, and one that divides by the
+  number of rows on too small a gradient, silently.
+
+  Args:
+    model: The model.
+    layout: The layout of its examples, with fields x and y.
+  """
+
+  def some_weights(initial):
+    # A model that starts at zeros tells no two rows apart.
+    weights = np.asarray(initial)
+    noise = 0.1 * np.cos(np.arange(weights.size)).reshape(weights.shape)
+    return tf.constant((weights + noise).astype(weights.dtype))
+
+  # Rows of zeros may be padding to a model, and count for nothing; so each of
+  # the two kinds is once what counts and once what only fills up.
+  rows = np.array([1, 1, 0, 0])
+  with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+    fields = {
+      name: tf.constant(np.stack([np.full(shape, row, dtype) for row in rows]))
+      for name, shape, dtype in layout
+    }
+    weights = tf.nest.map_structure(some_weights, model.initial_weights)
+    output = model.predict_on_batch(weights, fields['x'], training=False)
+
+    def loss_of(some, mask=None):
+      of_some = tf.nest.map_structure(lambda o: o[some], (output, fields['y']))
+      return model.loss(*of_some, mask)
+
+    pairs = session.run([
+      (loss_of(slice(0, 2)), loss_of(slice(0, 3), tf.constant([1.0, 1, 0]))),
+      (loss_of(slice(2, 4)), loss_of(slice(1, 4), tf.constant([0.0, 1, 1]))),
+    ])
+  for alone, filled_up in pairs:
+    if not np.allclose(alone, filled_up, rtol=1e-4):
+      raise ValueError(
+        'The loss of a model that trains on shards must be the mean of the '
+        'per-example losses weighted by sample_weight; this one is '
+        f'{alone:g} on two rows but {filled_up:g} next to a third of weight 0.'
+      )
+
+
 def for_batches_that_are_filled_up(
   model: tff.learning.models.FunctionalModel, layout: shard_training.Layout
 ) -> tff.learning.models.FunctionalModel:
@@ -105,7 +154,7 @@ def for_batches_that_are_filled_up(
   """
   for candidate in (model, _mean_by_weights(model)):
     try:
-      shard_training.check_loss_is_weighted_mean(candidate, layout)
+      check_loss_is_weighted_mean(candidate, layout)
       return candidate
     except ValueError as error:
       last = error

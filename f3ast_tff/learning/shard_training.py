@@ -15,6 +15,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from f3ast_tff.learning import client_work
+from f3ast_tff.learning import examples as examples_lib
 from f3ast_tff.learning import shards
 from f3ast_tff.models import functional
 
@@ -34,7 +35,7 @@ class Batch(NamedTuple):
   mask: tf.Tensor
 
 
-def layout_of(examples: shards.Examples) -> Layout:
+def layout_of(examples: examples_lib.Examples) -> Layout:
   """Returns the layout of examples given as arrays with a leading axis."""
   return tuple(
     (name, tuple(field.shape[1:]), np.dtype(field.dtype))
@@ -42,7 +43,7 @@ def layout_of(examples: shards.Examples) -> Layout:
   )
 
 
-def as_tensors(fields: shards.Examples) -> dict[str, tf.Tensor]:
+def as_tensors(fields: examples_lib.Examples) -> dict[str, tf.Tensor]:
   """Returns examples, to be kept by TensorFlow."""
   return {name: tf.convert_to_tensor(field) for name, field in fields.items()}
 
@@ -110,54 +111,6 @@ def fold_clients(
     is_client, train_client, (tf.constant(0), totals), parallel_iterations=1
   )
   return totals
-
-
-def check_loss_is_weighted_mean(
-  model: tff.learning.models.FunctionalModel, layout: Layout
-) -> None:
-  """Raises unless `model.loss` is a mean weighted by `sample_weight`.
-
-  The last batch of a client is filled up with rows of weight 0. A loss that
-  ignores the weights would train on these rows, and one that divides by the
-  number of rows on too small a gradient, silently.
-
-  Args:
-    model: The model.
-    layout: The layout of its examples, with fields x and y.
-  """
-
-  def some_weights(initial):
-    # A model that starts at zeros tells no two rows apart.
-    weights = np.asarray(initial)
-    noise = 0.1 * np.cos(np.arange(weights.size)).reshape(weights.shape)
-    return tf.constant((weights + noise).astype(weights.dtype))
-
-  # Rows of zeros may be padding to a model, and count for nothing; so each of
-  # the two kinds is once what counts and once what only fills up.
-  rows = np.array([1, 1, 0, 0])
-  with tf.Graph().as_default(), tf.compat.v1.Session() as session:
-    fields = {
-      name: tf.constant(np.stack([np.full(shape, row, dtype) for row in rows]))
-      for name, shape, dtype in layout
-    }
-    weights = tf.nest.map_structure(some_weights, model.initial_weights)
-    output = model.predict_on_batch(weights, fields['x'], training=False)
-
-    def loss_of(some, mask=None):
-      of_some = tf.nest.map_structure(lambda o: o[some], (output, fields['y']))
-      return model.loss(*of_some, mask)
-
-    pairs = session.run([
-      (loss_of(slice(0, 2)), loss_of(slice(0, 3), tf.constant([1.0, 1, 0]))),
-      (loss_of(slice(2, 4)), loss_of(slice(1, 4), tf.constant([0.0, 1, 1]))),
-    ])
-  for alone, filled_up in pairs:
-    if not np.allclose(alone, filled_up, rtol=1e-4):
-      raise ValueError(
-        'The loss of a model that trains on shards must be the mean of the '
-        'per-example losses weighted by sample_weight; this one is '
-        f'{alone:g} on two rows but {filled_up:g} beside a third of weight 0.'
-      )
 
 
 class Trained(NamedTuple):
@@ -265,8 +218,8 @@ def build(
 
   Args:
     model: A `FunctionalModel` whose loss is a mean weighted by `sample_weight`,
-      as `models.functional.build` makes it; `check_loss_is_weighted_mean`
-      tells of others.
+      as `models.functional.build` makes it; `model_conversion` checks
+      others.
     client_optimizer: The optimizer of local training.
     num_clients: N.
     layout: The layout of the examples, with fields x and y.

@@ -5,18 +5,17 @@ clients and the rows of their batches; `shard_training` gathers the rows. A
 shard's clients train one after the other, and shards train side by side.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple, Optional
 
 import numpy as np
 
 from f3ast_tff import randomness
 from f3ast_tff import selection
+from f3ast_tff.learning import examples as examples_lib
 
 NOBODY = -1  # The index of a client that only fills up a table.
 NO_ROW = -1  # The row of an example that only fills up a batch.
-
-Examples = Mapping[str, Any]
 
 
 class Shard(NamedTuple):
@@ -125,73 +124,6 @@ def deal(loads: Sequence[int], num_shards: int) -> list[list[int]]:
   return dealt
 
 
-def concatenated(parts: Sequence[Examples]) -> dict[str, np.ndarray]:
-  """Returns the examples of several clients behind each other.
-
-  Args:
-    parts: The examples of each client.
-
-  Returns:
-    The fields, of the types that the first client's have.
-
-  Raises:
-    ValueError: If clients' examples do not fit together.
-  """
-  for part in parts:
-    sizes = {name: len(field) for name, field in part.items()}
-    if len(set(sizes.values())) != 1 or set(sizes) != set(parts[0]):
-      raise ValueError(
-        'All clients need the same fields, and all fields of a client the same '
-        f'number of examples, but one has {sizes}.'
-      )
-  fields = {}
-  for name, first in parts[0].items():
-    field = np.empty(
-      (sum(len(part[name]) for part in parts), *first.shape[1:]), first.dtype
-    )
-    at = 0
-    for part in parts:
-      end = at + len(part[name])
-      field[at:end] = _fitting(name, part[name], first)
-      at = end
-    fields[name] = field
-  return fields
-
-
-def split(
-  examples: Examples, sizes: np.ndarray
-) -> list[dict[str, np.ndarray]]:
-  """Returns the examples of each client from those of all, without a copy."""
-  ends = np.cumsum(sizes)
-  return [
-    {name: field[end - size : end] for name, field in examples.items()}
-    for size, end in zip(sizes, ends)
-  ]
-
-
-def _fitting(name: str, given: np.ndarray, like: np.ndarray) -> np.ndarray:
-  """Returns a field with the type of another client's."""
-  if given.shape[1:] != like.shape[1:]:
-    raise ValueError(
-      f'Field {name!r} must have shape {like.shape[1:]} in every example, but '
-      f'it has {given.shape[1:]}.'
-    )
-  if given.dtype == like.dtype:
-    return given
-  with np.errstate(all='ignore'):  # It is checked at once.
-    kept = given.astype(like.dtype)
-  if like.dtype.kind == 'f':  # Digits may be lost, numbers may not.
-    is_kept = np.array_equal(np.isfinite(given), np.isfinite(kept))
-  else:
-    is_kept = np.array_equal(given, kept)
-  if not is_kept:
-    raise ValueError(
-      f'Field {name!r} must fit {like.dtype.name}, the type of the first '
-      f'client, but one has {given.dtype.name} that does not.'
-    )
-  return kept
-
-
 class ClientShards:
   """Makes the shards of cohorts.
 
@@ -206,8 +138,8 @@ class ClientShards:
 
   def __init__(
     self,
-    train: Sequence[Examples],
-    examples: Callable[[], Examples],
+    train: Sequence[examples_lib.Examples],
+    examples: Callable[[], examples_lib.Examples],
     *,
     batch_size: int,
     epochs: int = 1,
@@ -250,7 +182,7 @@ class ClientShards:
     self._starts = starts.tolist()
 
   @property
-  def some_examples(self) -> Examples:
+  def some_examples(self) -> examples_lib.Examples:
     """Some examples in the form in which clients train on them."""
     if self._augment is None:
       return self._train[0]
@@ -264,7 +196,9 @@ class ClientShards:
     )
     return rng.permutation(self._sizes[client])
 
-  def _augmented(self, client: int, round_num: int, epoch: int) -> Examples:
+  def _augmented(
+    self, client: int, round_num: int, epoch: int
+  ) -> examples_lib.Examples:
     assert self._augment is not None
     rng = randomness.generator(
       self._seed, f'augmentation in epoch {epoch}', round_num, client
@@ -294,7 +228,7 @@ class ClientShards:
     all_weights = np.zeros(size.clients, np.float32)
     all_weights[: len(clients)] = weights
     rows = np.full(size.batches * batch_size, NO_ROW, np.int32)
-    own: list[Examples] = []
+    own: list[examples_lib.Examples] = []
     num_own = 0
     for k, end, count in zip(clients, ends.tolist(), counts):
       at, behind = (end - count) * batch_size, end * batch_size
@@ -312,7 +246,7 @@ class ClientShards:
     if self._augment is None:
       examples = self._examples()
     else:
-      examples = concatenated(own or [self.some_examples])
+      examples = examples_lib.concatenated(own or [self.some_examples])
     return Shard(examples, table, all_weights, rows.reshape(-1, batch_size))
 
   def parts(

@@ -10,6 +10,7 @@ from f3ast_tff import rates
 from f3ast_tff import selection
 from f3ast_tff.theory import fixed_policy
 from f3ast_tff.theory import optimal_rates
+from f3ast_tff.theory import population as population_lib
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -54,6 +55,6 @@ def build(
   Returns:
     The policy.
   """
-  population = optimal_rates.population_of(availability, constraint)
+  population = population_lib.population_of(availability, constraint)
   best = optimal_rates.solve(population, p, correlation)
   return Select(fixed_policy.fit(population, best.rates, seed))

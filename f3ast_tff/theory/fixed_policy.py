@@ -31,6 +31,7 @@ import numpy as np
 
 from f3ast_tff import randomness
 from f3ast_tff.theory import optimal_rates
+from f3ast_tff.theory import population as population_lib
 
 _BATCH_NUMBERS = 200_000  # Simulated rounds in a batch times clients.
 _MAX_BATCH = 4000
@@ -62,7 +63,7 @@ class FixedPolicy:
 
 
 def draw_rounds(
-  population: optimal_rates.Population,
+  population: population_lib.Population,
   num_rounds: int,
   rng: np.random.Generator,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -108,7 +109,7 @@ def _limits(keys: np.ndarray, k: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _conditional_rates(
-  population: optimal_rates.Population,
+  population: population_lib.Population,
   prices: np.ndarray,
   blocks: np.ndarray,
   num_rounds: int,
@@ -146,7 +147,7 @@ def _batch(num_clients: int) -> int:
 
 
 def _fit_prices(
-  population: optimal_rates.Population,
+  population: population_lib.Population,
   base: np.ndarray,
   blocks: np.ndarray,
   seed: int,
@@ -179,7 +180,7 @@ def _fit_prices(
 
 
 def fit(
-  population: optimal_rates.Population,
+  population: population_lib.Population,
   target: np.ndarray,
   seed: int = 0,
   iterations: int = 200,

@@ -19,7 +19,7 @@ import time
 
 
 def start(folder: str) -> subprocess.Popen:
-  """Returns a guard of a folder; it acts when its standard input is closed."""
+  """Starts the program; it acts when its standard input is closed."""
   return subprocess.Popen(
     [sys.executable, '-S', __file__, folder],  # Without packages: it is quick.
     stdin=subprocess.PIPE,
