@@ -24,7 +24,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from f3ast_tff import execution
+from f3ast_tff.execution import context
 from f3ast_tff import randomness
 from f3ast_tff import rates
 from f3ast_tff import selection
@@ -287,10 +287,10 @@ def train(method):
   return accuracy, counted
 
 
-# By default TFF computes in a second process. `execution.in_process` makes it
+# By default TFF computes in a second process. `context.in_process` makes it
 # compute in this one; two threads train two shards at a time.
 
-with execution.in_process(num_threads=2):
+with context.in_process(num_threads=2):
   results = {method: train(method) for method in ('FedAvg', 'F3AST')}
 
 print('method  often online  seldom online  weight of the seldom')
