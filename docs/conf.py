@@ -31,6 +31,7 @@ html_copy_source = False
 html_show_search_summary = False  # Browsers read it from web servers only.
 
 default_role = 'py:obj'
+highlight_language = 'text'
 maximum_signature_line_length = 80
 napoleon_use_ivar = True
 autodoc_default_options = {'members': True, 'ignore-module-all': True}

@@ -24,6 +24,7 @@ API reference
 By folder, all modules:
 
 .. toctree::
+   :maxdepth: 2
 
    {folders}
 """
@@ -46,7 +47,8 @@ def _read(app, docname, source):
     menus['project'] = ['*']
     source[0] += ''.join(_menu(*menu) for menu in menus.items() if menu[1])
   elif docname == 'docs/paper/README':
-    source[0] = source[0].replace('`report.html`', '[report.html](report.html)')
+    files = r'`(report\.html|cells\.csv|claims\.md)`'
+    source[0] = re.sub(files, r'[\1](\1)', source[0])
     source[0] += _menu('Tables', ['*'])
   elif docname.startswith('docs/paper/'):  # Tables of it have no heading.
     source[0] = re.sub(r'\A\*\*(.*)\*\*\n', r'# \1\n', source[0])
@@ -60,7 +62,7 @@ def _write_api(app):
     module = '.'.join(parts).removesuffix('.__init__')
     folders.setdefault('.'.join(parts[:-1][:2]), []).append(module)
   pages = {
-    folder: f'{folder}\n{"=" * 40}\n'
+    folder: f'{folder.replace(".", "/")}/\n{"=" * 40}\n'
     + ''.join(
       f'\n{module}\n{"-" * 60}\n\n.. automodule:: {module}\n'
       for module in modules
@@ -107,6 +109,18 @@ def _docstring(app, what, name, thing, options, lines):
   lines[:] = '\n\n'.join(paragraphs).split('\n')
 
 
+def _signature(app, what, name, thing, options, signature, returned):
+  """Shortens defaults that are no literals, and the names of TF and TFF."""
+
+  def short(text):
+    text = re.sub(r'<function (\w+)[^>]*>', r'\1', text or '')
+    text = re.sub(r'<[^>]*>', '...', text)
+    text = text.replace('tensorflow_federated.', 'tff.')
+    return text.replace('tensorflow.', 'tf.') or None
+
+  return short(signature), short(returned)
+
+
 def _skip(app, what, name, thing, skip, options):
   """Skips the fields of named tuples: their class documents them."""
   return str(thing.__doc__).startswith('Alias for field') or None
@@ -135,6 +149,7 @@ def setup(app):
   app.connect('builder-inited', _write_api)
   app.connect('source-read', _read)
   app.connect('autodoc-process-docstring', _docstring, priority=400)
+  app.connect('autodoc-process-signature', _signature)
   app.connect('autodoc-skip-member', _skip)
   app.connect('doctree-read', _link, priority=400)
   app.connect('build-finished', _finish)
