@@ -56,7 +56,8 @@ bench: setup .venv-fedjax  ## Time rounds: ours, stock TFF, FedJAX (ARGS= adds).
 	@if [ -d $@ ]; then touch $@; fi
 
 docs: .venv-docs  ## Build build/docs, a site of pages and API (no TensorFlow).
-	@.venv-docs/bin/python -m sphinx -q -W --keep-going -j auto -c docs . build/docs
+	@.venv-docs/bin/python -m sphinx -q -W --keep-going -j auto -c docs . \
+	  build/docs
 	@echo 'Open build/docs/index.html in a browser.'
 
 .venv-docs: docs/requirements.txt

@@ -1,4 +1,4 @@
-"""What conf.py cannot say: menus, the API's pages, docstrings, links to files."""
+"""What conf.py cannot say: menus, pages of the API, docstrings, links."""
 
 import pathlib
 import re

@@ -17,6 +17,8 @@ import f3ast_tff
 _ROOT = pathlib.Path(__file__).parents[2]
 _PAGES = sorted((_ROOT / 'docs').glob('*.md'))
 
+pytestmark = pytest.mark.slow
+
 
 def _python():
   """Returns a Python that has the packages, or None."""
@@ -52,13 +54,11 @@ def _loaded(page):
   return [match[1] for match in found if match]
 
 
-@pytest.mark.slow
 def test_the_index_leads_to_the_first_page(site):
   target = re.search(r'url=([^"]*)"', (site / 'index.html').read_text())[1]
   assert '<h1>f3ast_tff' in (site / target).read_text()
 
 
-@pytest.mark.slow
 def test_every_page_is_there(site):
   assert len(_PAGES) > 10
   for page in _PAGES:
@@ -69,7 +69,6 @@ def test_every_page_is_there(site):
   assert (paper / 'report.html').exists()
 
 
-@pytest.mark.slow
 def test_the_api_has_the_public_names_and_every_module(site):
   folder = site / 'docs' / 'api'
   index = (folder / 'index.html').read_text()
@@ -85,7 +84,6 @@ def test_the_api_has_the_public_names_and_every_module(site):
   assert 'href="f3ast_tff.html#f3ast_tff.selection.Selector"' in pages
 
 
-@pytest.mark.slow
 def test_the_search_reads_its_index_as_a_script(site):
   assert 'searchindex.js' in _loaded((site / 'search.html').read_text())
   index = (site / 'searchindex.js').read_text()
@@ -93,7 +91,6 @@ def test_the_search_reads_its_index_as_a_script(site):
   assert 'f3ast' in index
 
 
-@pytest.mark.slow
 def test_the_site_opens_offline(site):
   seen = set()
   for page in site.rglob('*.html'):
@@ -106,11 +103,10 @@ def test_the_site_opens_offline(site):
       seen.add(file.suffix)
   assert {'.css', '.js', '.png'} <= seen
   for style in site.rglob('*.css'):
-    assert not re.search(r'(url\(|@import)\s*["\']?(https?:)?//',
-                         style.read_text()), style.name
+    outside = r'(url\(|@import)\s*["\']?(https?:)?//'
+    assert not re.search(outside, style.read_text()), style.name
 
 
-@pytest.mark.slow
 def test_links_inside_the_site_lead_somewhere(site):
   ids = {}
   for page in site.rglob('*.html'):
