@@ -11,9 +11,8 @@ from f3ast_tff.datasets import federated
 from f3ast_tff.learning import build as build_lib
 from f3ast_tff.learning import client_optimizers
 from f3ast_tff.learning import clients as clients_lib
-from f3ast_tff.learning import shard_training
 from f3ast_tff.learning import examples as examples_lib
-from f3ast_tff.learning import shards as shards_lib
+from f3ast_tff.learning import shard_training
 from f3ast_tff.learning import training as training_lib
 from f3ast_tff.methods import released
 from f3ast_tff.models import functional
