@@ -56,7 +56,7 @@ bench: setup .venv-fedjax  ## Time rounds: ours, stock TFF, FedJAX (ARGS= adds).
 
 docs: .venv-docs  ## Build build/docs, a site of pages and API (no TensorFlow).
 	@.venv-docs/bin/python -m sphinx -q -W --keep-going -j auto -c docs . \
-	  build/docs
+	  build/docs || { rm -rf build/docs; exit 1; }  # Else warnings come once.
 	@echo 'Open build/docs/index.html in a browser.'
 
 .venv-docs: docs/requirements.txt

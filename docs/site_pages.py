@@ -37,7 +37,9 @@ def _menu(caption, pages):
 
 def _read(app, docname, source):
   """Gives pages their menus; the site's has the groups of docs/README.md."""
+  app.env.note_dependency(__file__)
   if docname == 'README':
+    app.env.note_dependency('docs/README.md')
     pages = ['docs/README', 'docs/api/index']
     menus = {'documentation': pages}
     for line in (_ROOT / 'docs' / 'README.md').read_text().splitlines():
