@@ -21,7 +21,6 @@ extensions = [
   'site_pages',
 ]
 myst_heading_anchors = 4
-suppress_warnings = ['myst.header']  # Questions are of the third level.
 
 html_theme = 'furo'
 html_title = project
