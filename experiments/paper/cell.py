@@ -6,6 +6,7 @@ import fnmatch
 import pathlib
 from typing import Any, NamedTuple, Optional
 
+from experiments.paper import design
 from experiments.paper import results
 
 
@@ -21,10 +22,10 @@ class Cell:
       rate of this one; it can start when the other has finished.
   """
 
-  key: results.Key
+  key: design.Key
   rounds: int
   flags: tuple[tuple[str, Any], ...] = ()
-  match: Optional[results.Key] = None
+  match: Optional[design.Key] = None
 
   @property
   def name(self) -> str:

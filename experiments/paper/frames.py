@@ -8,13 +8,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from experiments.paper import names
-from experiments.paper import results
+from experiments.paper import design
 from f3ast_tff.runs import run_tables
 
 ENOUGH_TESTS = 8  # To tell how much they scatter.
-_KEY_FIELDS = [field.name for field in dataclasses.fields(results.Key)]
-_METRICS = list(names.METRICS)
+_KEY_FIELDS = [field.name for field in dataclasses.fields(design.Key)]
+_METRICS = list(design.METRICS)
 
 
 def curves(found: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
@@ -24,17 +23,19 @@ def curves(found: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
     found: From `results.read_all`.
 
   Returns:
-    The metrics, the fields of `Key`, and `examples_trained`: how many examples
-    clients had trained on by then, NaN where a result does not say.
+    The metrics, the fields of `Key`, its `group`, and `examples_trained`: how
+    many examples clients had trained on by then, NaN where a result does not
+    say.
   """
   frames = [
     pd.DataFrame(result['metrics']).assign(
       examples_trained=result.get('examples_trained', math.nan),
+      group=design.Key(**result['cell']).group,
       **result['cell'],
     )
     for result in found
   ]
-  columns = ['round', *_METRICS, 'examples_trained', *_KEY_FIELDS]
+  columns = ['round', *_METRICS, 'examples_trained', 'group', *_KEY_FIELDS]
   empty = pd.DataFrame(columns=columns)
   return pd.concat(frames, ignore_index=True) if frames else empty
 
@@ -59,7 +60,7 @@ def _unsteadiness(tests: pd.Series) -> float:
 def _row(result: Mapping[str, Any]) -> dict[str, Any]:
   metrics = pd.DataFrame(result['metrics'])
   late, end = run_tables.last_rounds(metrics), metrics.iloc[-1]
-  settings, key = result['settings'], results.Key(**result['cell'])
+  settings, key = result['settings'], design.Key(**result['cell'])
   return {
     'name': key.name,
     'group': key.group,
@@ -118,7 +119,7 @@ def values(found: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
   return pd.DataFrame([_row(result) for result in found], columns=_ROW_FIELDS)
 
 
-def by_seed(values_: pd.DataFrame, key: results.Key, metric: str) -> pd.Series:
+def by_seed(values_: pd.DataFrame, key: design.Key, metric: str) -> pd.Series:
   """Returns the values of a metric in all seeds of a cell, by seed."""
   is_it = (values_['group'] == key.group).to_numpy()
   found = pd.Series(
@@ -140,3 +141,11 @@ def paired_differences(ours: pd.Series, other: pd.Series) -> pd.Series:
   """
   seeds = ours.index.intersection(other.index)
   return ours[seeds] - other[seeds]
+
+
+def difference(
+  values_: pd.DataFrame, ours: design.Key, other: design.Key, metric: str
+) -> pd.Series:
+  """Returns by seed how much one cell is above another."""
+  pair = (by_seed(values_, key, metric) for key in (ours, other))
+  return paired_differences(*pair)

@@ -12,11 +12,11 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 
-from experiments.paper import names
+from experiments.paper import design
 from f3ast_tff.runs import summary
 
 NAMES: Mapping[str, str] = {
-  **names.AVAILS,
+  **design.AVAILS,
   'markov': 'Markov',
   'two_groups': 'Two groups',
 }
