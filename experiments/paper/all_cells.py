@@ -127,12 +127,7 @@ def real_data(
 ) -> list[cells_lib.Cell]:
   """Returns the cells on CIFAR-100 and Shakespeare.
 
-  Args:
-    preset: `paper` or `compact`.
-    rounds: The number of rounds; None for the preset's.
-
-  Returns:
-    Seed 0 for all; for compact models seeds 1 and 2 under Home-devices too.
+  Seed 0 for all; for compact models seeds 1 and 2 under Home-devices too.
   """
   return [
     cells_lib.Cell(
@@ -153,16 +148,7 @@ def real_data(
 def other_rounds(
   preset: str, rounds: Optional[int] = None
 ) -> list[cells_lib.Cell]:
-  """Returns two runs that are shorter or longer than others of a preset.
-
-  Args:
-    preset: `paper`: the beginning of runs on CIFAR-100 with the paper's model.
-      `compact`: longer runs on Shakespeare.
-    rounds: The number of rounds; None for the usual one.
-
-  Returns:
-    The cells.
-  """
+  """Returns two runs that are shorter or longer than others of a preset."""
   usual, dataset, variant, flags = {
     'paper': (
       design.FIRST_ROUNDS,
@@ -201,15 +187,7 @@ def settled(rounds: int = design.SETTLED_ROUNDS) -> list[cells_lib.Cell]:
 
 
 def cells(preset: str, rounds: Optional[int] = None) -> list[cells_lib.Cell]:
-  """Returns the cells of a preset; Synthetic belongs to both.
-
-  Args:
-    preset: `paper` or `compact`, or `all`.
-    rounds: The number of rounds; None for the preset's.
-
-  Returns:
-    The cells, each once.
-  """
+  """Returns the cells of `paper`, `compact` or `all`, each once."""
   presets = ('compact', 'paper') if preset == 'all' else (preset,)
   return [
     *synthetic(rounds or design.ROUNDS['paper']['synthetic']),

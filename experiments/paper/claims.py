@@ -278,16 +278,7 @@ def _k_sweep(values: pd.DataFrame) -> Iterator[Claim]:
 
 
 def _controls(values: pd.DataFrame) -> Iterator[Claim]:
-  """Yields our own: does the advantage survive an equal step size?
-
-  And is F3AST ahead once its rates have settled?
-
-  Args:
-    values: From `frames.values`.
-
-  Yields:
-    The claims.
-  """
+  """Yields our own: is F3AST ahead with equal steps, and with settled rates?"""
   from_p = design.variant('rate_init', 'p')
   pairs = [
     (
@@ -329,15 +320,7 @@ def _controls(values: pd.DataFrame) -> Iterator[Claim]:
 
 
 def claims(values: pd.DataFrame, paper: pd.DataFrame) -> list[Claim]:
-  """Returns all claims, run or not.
-
-  Args:
-    values: From `frames.values`.
-    paper: From `paper_numbers.load`.
-
-  Returns:
-    The claims.
-  """
+  """Returns all claims, run or not."""
   return [
     *_main_grid(values, paper),
     *_heterogeneity(values, paper),

@@ -6,33 +6,16 @@ import math
 import pathlib
 from typing import Any
 
-import matplotlib
-
-matplotlib.use('Agg')
-
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 
 from experiments import markdown as markdown_lib
 from experiments.paper import design
+from experiments.paper import drawing
 from experiments.paper import frames
 from f3ast_tff.runs import config as config_lib
 from f3ast_tff.runs import run_directory
 from f3ast_tff.runs import run_tables
-from f3ast_tff.runs import summary
-
-# How each method looks: its name, colour and line.
-STYLES: Mapping[str, tuple[str, str, str]] = {
-  method: (design.METHODS[method], color, line)
-  for method, color, line in (
-    ('fedavg', summary.ORANGE, '--'),
-    ('f3ast', summary.BLUE, '-'),
-    ('power_of_choice', summary.GREY, ':'),
-    ('fedadam', summary.PINK, '--'),
-    ('f3ast_adam', summary.GREEN, '-'),
-  )
-}
 
 # Settings of the machine and of what is written, not of the training.
 _IRRELEVANT = {
@@ -65,10 +48,10 @@ _OTHER_COLORS = ('#E69F00', '#56B4E9', '#F0E442', '#000000')
 
 def _styles(methods: Iterable[str]) -> dict[str, tuple[str, str, str]]:
   """Returns name, colour and line: the paper's in its order, others by name."""
-  found = set(methods)
-  others = zip(sorted(found - set(STYLES)), itertools.cycle(_OTHER_COLORS))
+  found, known = set(methods), drawing.STYLES
+  others = zip(sorted(found - set(known)), itertools.cycle(_OTHER_COLORS))
   return {
-    **{method: STYLES[method] for method in STYLES if method in found},
+    **{method: known[method] for method in known if method in found},
     **{method: (_name(method), color, '-.') for method, color in others},
   }
 
@@ -189,16 +172,10 @@ def table(metrics: pd.DataFrame) -> pd.DataFrame:
 
 
 def differences(metrics: pd.DataFrame) -> list[str]:
-  """Returns lines on what F3AST changes, paired by seed.
+  """Returns a line per pair of methods on what F3AST changes, by seed.
 
   A seed decides the data and the availability of all methods alike, so the
   difference within a seed is not blurred by how seeds differ.
-
-  Args:
-    metrics: From `load`.
-
-  Returns:
-    One line per pair of methods that is there with equal settings and a seed.
   """
   accuracy = _by_seed(metrics)['accuracy']
   labels = accuracy.index.unique('algorithm')
@@ -239,31 +216,16 @@ def markdown(summary: pd.DataFrame) -> str:
 
 
 def draw(metrics: pd.DataFrame, title: str, path: pathlib.Path) -> None:
-  """Draws accuracy and loss over rounds, with a band of one sd over seeds.
-
-  Args:
-    metrics: From `load`.
-    title: Above the picture.
-    path: Where to write it, without an ending; a PNG and an SVG are written.
-  """
-  figure, panels = plt.subplots(
-    1, 2, figsize=(10, 4), layout='constrained'
-  )
-  for axes, column in zip(panels, ('accuracy', 'loss')):
-    for algorithm, (name, color, line) in _styles(metrics['algorithm']).items():
-      runs = metrics[metrics['algorithm'] == algorithm]
-      by_round = runs.groupby('round')[column]
-      mean, sd = by_round.mean(), by_round.std().fillna(0)
-      axes.plot(mean.index, mean, color=color, linestyle=line, label=name)
-      axes.fill_between(
-        mean.index, mean - sd, mean + sd, color=color, alpha=0.15, linewidth=0
-      )
-    axes.set(xlabel='round', ylabel=f'test {column}')
-    axes.spines[['top', 'right']].set_visible(False)
-  panels[0].legend(loc='lower right', frameon=False)
+  """Draws accuracy and loss over rounds as `path`.png and .svg."""
+  data = metrics.rename(columns={'algorithm': 'method'})
+  styles = _styles(data['method'])
+  figure, all_axes = drawing.panels(1, 2, (10, 4))
+  for axes, metric in zip(all_axes.flat, ('accuracy', 'loss')):
+    lines = drawing.over_seeds(data, ['method', 'round'], metric)
+    drawing.lines(axes, lines, 'round', styles)
+    axes.set(xlabel='round', ylabel=f'test {metric}')
+  drawing.legend(figure, all_axes)
   num_seeds = metrics['seed'].nunique()
   seeds = 'one seed' if num_seeds == 1 else f'mean and sd of {num_seeds} seeds'
   figure.suptitle(f'{title}, {seeds}')
-  for ending in ('.png', '.svg'):
-    figure.savefig(f'{path}{ending}', dpi=150)
-  plt.close(figure)
+  drawing.save(figure, path)

@@ -222,15 +222,7 @@ def _local_work(curves: pd.DataFrame) -> Iterator[tables.Row]:
 
 
 def build(values: pd.DataFrame, curves: pd.DataFrame) -> list[tables.Table]:
-  """Returns the tables; there is 'not run' where there is nothing.
-
-  Args:
-    values: From `frames.values`.
-    curves: From `frames.curves`.
-
-  Returns:
-    The tables.
-  """
+  """Returns the tables; there is 'not run' where there is nothing."""
   return [
     tables.table(
       'settled',
@@ -249,7 +241,8 @@ def build(values: pd.DataFrame, curves: pd.DataFrame) -> list[tables.Table]:
       "learning rate at F3AST's sum of weights",
       f'{paper_tables.HOW}; the step is the server learning rate times the sum '
       'of weights, a mean over all rounds. An advantage that a matched '
-      "baseline shares is not the selection rule's. Differences are paired by seed.",
+      "baseline shares is not the selection rule's. Differences are paired by "
+      'seed.',
       _controls(values),
       'method',
     ),

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 import io
+import pathlib
 from typing import Any, NamedTuple, Optional
 
 import matplotlib
@@ -12,18 +13,20 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 
-from experiments.paper import comparison
 from experiments.paper import design
 from experiments.paper import tables
 from f3ast_tff.runs import summary
 
-# The salt of the names of an SVG's parts, which would be random otherwise.
-_STYLE = {
-  'svg.hashsalt': 'f3ast',
-  'font.size': 10,
-  'axes.spines.top': False,
-  'axes.spines.right': False,
-  'legend.frameon': False,
+# How each method looks: its name, colour and line.
+STYLES: Mapping[str, tuple[str, str, str]] = {
+  method: (design.METHODS[method], color, line)
+  for method, color, line in (
+    ('fedavg', summary.ORANGE, '--'),
+    ('f3ast', summary.BLUE, '-'),
+    ('fedadam', summary.PINK, '--'),
+    ('f3ast_adam', summary.GREEN, '-'),
+    ('power_of_choice', summary.GREY, ':'),
+  )
 }
 
 
@@ -46,20 +49,12 @@ class Figure(NamedTuple):
 
 
 def images(figure: Figure) -> dict[str, bytes]:
-  """Returns the picture as `png` and `svg`.
-
-  They do not depend on the day they are made.
-
-  Args:
-    figure: The figure.
-
-  Returns:
-    The bytes of each file.
-  """
+  """Returns the picture as `png` and `svg`, the same on any day."""
   # What is drawn is what the CSV says, to the digit.
   data = pd.read_csv(io.StringIO(tables.csv_of(figure.data)))
   files = {}
-  with matplotlib.rc_context(_STYLE):
+  # Without this an SVG names its parts at random.
+  with matplotlib.rc_context({'svg.hashsalt': 'f3ast'}):
     picture = figure.draw(data)
     for ending, metadata in (('svg', {'Date': None}), ('png', None)):
       file = io.BytesIO()
@@ -70,11 +65,22 @@ def images(figure: Figure) -> dict[str, bytes]:
   return files
 
 
+def save(picture: Any, path: pathlib.Path) -> None:
+  """Writes a PNG and an SVG that do not depend on the day they are made."""
+  with matplotlib.rc_context({'svg.hashsalt': path.name}):
+    picture.savefig(f'{path}.png', dpi=150)
+    picture.savefig(f'{path}.svg', metadata={'Date': None})
+  plt.close(picture)
+
+
 def panels(rows: int, columns: int, size: tuple, **shared: bool) -> Any:
   """Returns a picture and its panels."""
-  return plt.subplots(
+  figure, all_axes = plt.subplots(
     rows, columns, figsize=size, squeeze=False, layout='constrained', **shared
   )
+  for axes in all_axes.flat:
+    axes.spines[['top', 'right']].set_visible(False)
+  return figure, all_axes
 
 
 def say_not_run(axes: Any) -> None:
@@ -93,15 +99,29 @@ def say_not_run(axes: Any) -> None:
     axes.set(xticks=[], yticks=[])
 
 
-def _draw_lines(
-  axes: Any, data: pd.DataFrame, x: str, marker: Optional[str]
+def over_seeds(data: pd.DataFrame, by: list[str], metric: str) -> pd.DataFrame:
+  """Returns `mean`, `sd` and number of `seeds` of a metric by some columns."""
+  groups = data.groupby(by, sort=True)[metric]
+  return groups.agg(
+    # Not a number, and so not drawn, where a run diverged.
+    mean=lambda column: column.mean(skipna=False),
+    sd='std',
+    seeds='size',
+  ).reset_index()
+
+
+def lines(
+  axes: Any,
+  data: pd.DataFrame,
+  x: str,
+  styles: Mapping[str, tuple[str, str, str]] = STYLES,
+  marker: Optional[str] = None,
 ) -> None:
   """Draws a line and a band per method, and says so if there is none."""
-  for method in design.METHODS:
+  for method, (name, color, dashes) in styles.items():
     line = data[data['method'] == method]
     if line.empty:
       continue
-    name, color, dashes = comparison.STYLES[method]
     mean, sd = line['mean'], line['sd'].fillna(0)
     axes.plot(
       line[x], mean, color=color, linestyle=dashes, label=name, marker=marker
@@ -125,6 +145,7 @@ def legend(figure: Any, all_axes: np.ndarray, columns: int = 5) -> None:
       list(labels),
       loc='outside lower center',
       ncols=min(columns, len(labels)),
+      frameon=False,
     )
 
 
@@ -169,7 +190,7 @@ def curves(
   )
   for axes, (value, title) in zip(all_axes.flat, titles.items()):
     part = data[data[by] == value] if by else data
-    _draw_lines(axes, part, x, marker)
+    lines(axes, part, x, marker=marker)
     axes.set(
       title=title.format(seeds_text(part)), **{'xlabel': 'round', **settings}
     )

@@ -14,6 +14,24 @@ from f3ast_tff.runs import run_tables
 ENOUGH_TESTS = 8  # To tell how much they scatter.
 _KEY_FIELDS = [field.name for field in dataclasses.fields(design.Key)]
 _METRICS = list(design.METRICS)
+# What a row has as the result file does.
+_COPIED = [
+  'mean_sum_of_weights',
+  'rounds_with_fewer_than_k',
+  'empty_rounds',
+  'updates_left_out',
+  'revision',
+  'command',
+]
+_COLUMNS = [
+  'name',
+  'group',
+  *_KEY_FIELDS,
+  *_METRICS,
+  *('unsteadiness', 'final_accuracy', 'final_loss', 'mean_sum_of_weights'),
+  *('server_learning_rate', 'rounds', 'rounds_with_fewer_than_k'),
+  *('empty_rounds', 'updates_left_out', 'seconds', 'revision', 'command'),
+]
 
 
 def curves(found: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
@@ -72,36 +90,11 @@ def _row(result: Mapping[str, Any]) -> dict[str, Any]:
     'unsteadiness': _unsteadiness(late['accuracy']),
     'final_accuracy': end['accuracy'],
     'final_loss': end['loss'],
-    'mean_sum_of_weights': result['mean_sum_of_weights'],
     'server_learning_rate': settings['server_learning_rate'],
     'rounds': settings['rounds'],
-    'rounds_with_fewer_than_k': result['rounds_with_fewer_than_k'],
-    'empty_rounds': result['empty_rounds'],
-    'updates_left_out': result['updates_left_out'],
     'seconds': result['wall_seconds'],
-    'revision': result['revision'],
-    'command': result['command'],
+    **{name: result[name] for name in _COPIED},
   }
-
-
-_ROW_FIELDS = [
-  'name',
-  'group',
-  *_KEY_FIELDS,
-  *_METRICS,
-  'unsteadiness',
-  'final_accuracy',
-  'final_loss',
-  'mean_sum_of_weights',
-  'server_learning_rate',
-  'rounds',
-  'rounds_with_fewer_than_k',
-  'empty_rounds',
-  'updates_left_out',
-  'seconds',
-  'revision',
-  'command',
-]
 
 
 def values(found: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
@@ -116,7 +109,7 @@ def values(found: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
     its trend, NaN if they are few, and `final_...` the last test, which is on
     all test data.
   """
-  return pd.DataFrame([_row(result) for result in found], columns=_ROW_FIELDS)
+  return pd.DataFrame([_row(result) for result in found], columns=_COLUMNS)
 
 
 def by_seed(values_: pd.DataFrame, key: design.Key, metric: str) -> pd.Series:
@@ -132,12 +125,7 @@ def by_seed(values_: pd.DataFrame, key: design.Key, metric: str) -> pd.Series:
 def paired_differences(ours: pd.Series, other: pd.Series) -> pd.Series:
   """Returns what two results differ by in the seeds that both have.
 
-  Args:
-    ours: By seed.
-    other: By seed.
-
-  Returns:
-    The differences; NaN, not left out, where a run diverged.
+  They are NaN, not left out, where a run diverged.
   """
   seeds = ours.index.intersection(other.index)
   return ours[seeds] - other[seeds]

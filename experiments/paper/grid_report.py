@@ -33,18 +33,7 @@ def _other_pictures() -> dict[str, bytes]:
 def _files(
   places: cells_lib.Places, cells: Sequence[cells_lib.Cell]
 ) -> dict[str, bytes]:
-  """Returns the files of the report.
-
-  Args:
-    places: Where the results are.
-    cells: All cells that may be there.
-
-  Returns:
-    The content of each file.
-
-  Raises:
-    results.ResultError: If a file there is not the result of a cell.
-  """
+  """Returns the files of the report; a `ResultError` if one is no result."""
   from experiments.paper import paper_report  # Slow to import.
 
   found = results.read_all(places.results)

@@ -227,14 +227,7 @@ _POINTS: tuple[tuple[str, str, str, _Finding], ...] = (
 
 
 def points(values: pd.DataFrame) -> list[Point]:
-  """Returns the open points, with what the results say on them.
-
-  Args:
-    values: From `frames.values`.
-
-  Returns:
-    The points, in a fixed order.
-  """
+  """Returns the open points, with what the results say on them."""
   return [
     Point(title, paper, here, find(values) or 'Not run yet.')
     for title, paper, here, find in _POINTS

@@ -11,7 +11,6 @@ from typing import Any
 
 import pandas as pd
 
-from experiments.paper import comparison
 from experiments.paper import design
 from experiments.paper import drawing
 from experiments.paper import frames
@@ -19,18 +18,7 @@ from experiments.paper import paper_numbers
 from experiments.paper import tables
 from f3ast_tff.runs import summary
 
-
 _BAND = 'Lines are means over seeds, bands one standard deviation.'
-def _over_seeds(data: pd.DataFrame, by: list[str], metric: str) -> pd.DataFrame:
-  groups = data.groupby(by, sort=True)[metric]
-  return groups.agg(
-    # Not a number, and so not drawn, where a run diverged.
-    mean=lambda column: column.mean(skipna=False),
-    sd='std',
-    seeds='size',
-  ).reset_index()
-
-
 def _curves(curves: pd.DataFrame, preset: str, metric: str) -> drawing.Figure:
   """Returns fig:stable_convergence or a relative: curves by dataset."""
   part = curves[
@@ -58,7 +46,7 @@ def _curves(curves: pd.DataFrame, preset: str, metric: str) -> drawing.Figure:
     f'{design.METRICS[metric].capitalize()} under Home-devices, '
     f'{design.SIZES[preset]}',
     _BAND + parts,
-    _over_seeds(part, ['dataset', 'method', 'round'], metric),
+    drawing.over_seeds(part, ['dataset', 'method', 'round'], metric),
     lambda data: drawing.curves(
       data,
       'dataset',
@@ -85,7 +73,7 @@ def _settled_curves(curves: pd.DataFrame) -> drawing.Figure:
     'settled-curves',
     f'Test accuracy over {design.SETTLED_ROUNDS} rounds, Synthetic(1,1)',
     f"{_BAND} F3AST's rates take about 3,000 rounds to settle.",
-    _over_seeds(
+    drawing.over_seeds(
       part.dropna(subset=['runs']), ['runs', 'method', 'round'], 'accuracy'
     ),
     _six('runs', {title: title for title in titles.values()}),
@@ -107,7 +95,7 @@ def _k_sweep(
       & data['seed'].isin(list(design.FEW_SEEDS))
     ]
     part = part.assign(k=part['variant'].map(variants))
-    return _over_seeds(part, ['k', 'method', *by], 'accuracy')
+    return drawing.over_seeds(part, ['k', 'method', *by], 'accuracy')
 
   return [
     drawing.Figure(
@@ -159,10 +147,10 @@ def _heterogeneity(values: pd.DataFrame, paper: pd.DataFrame) -> drawing.Figure:
 
   def draw(data: pd.DataFrame) -> Any:
     figure, all_axes = drawing.panels(1, 1, (5.6, 4))
-    (axes,) = all_axes.flat
+    axes = all_axes[0, 0]
     for shift, method in zip((-0.02, 0.02), design.ALPHA_METHODS):
       line = data[data['method'] == method]
-      name, color, dashes = comparison.STYLES[method]
+      name, color, dashes = drawing.STYLES[method]
       x = line['alpha'] + shift
       drawing.beside_paper(
         axes,
@@ -235,7 +223,7 @@ def _draw_gains(axes: Any, data: pd.DataFrame) -> None:
       (100 * rows['gain'], y),
       (100 * rows['paper'], y),
       f'{design.METHODS[ours]} over {design.METHODS[other]}',
-      {'color': comparison.STYLES[ours][1], 'fmt': marker},
+      {'color': drawing.STYLES[ours][1], 'fmt': marker},
       marker,
       xerr=100 * rows['sd'].fillna(0),
       capsize=2,
@@ -287,16 +275,7 @@ def _gains(
 def figures(
   values: pd.DataFrame, curves: pd.DataFrame, paper: pd.DataFrame
 ) -> list[drawing.Figure]:
-  """Returns the figures.
-
-  Args:
-    values: From `frames.values`.
-    curves: From `frames.curves`.
-    paper: From `paper_numbers.load`.
-
-  Returns:
-    The figures; where there is nothing they say 'not run'.
-  """
+  """Returns the figures; where there is nothing they say 'not run'."""
   return [
     *(
       _curves(curves, preset, metric)

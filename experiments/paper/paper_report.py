@@ -161,14 +161,6 @@ def _same(name: str, ours: bytes, theirs: bytes) -> bool:
 
   Pictures depend on the versions of libraries: the numbers behind each are
   compared instead, and the SVG too where the same Matplotlib made it.
-
-  Args:
-    name: Of the file.
-    ours: As it is made now.
-    theirs: As it is there.
-
-  Returns:
-    Whether they are the same.
   """
   if name.endswith('.png'):
     return True

@@ -212,15 +212,7 @@ def _seconds_rows(values: pd.DataFrame) -> Iterator[tables.Row]:
 
 
 def build(values: pd.DataFrame, paper: pd.DataFrame) -> list[tables.Table]:
-  """Returns the tables of numbers.
-
-  Args:
-    values: From `frames.values`.
-    paper: From `paper_numbers.load`.
-
-  Returns:
-    The tables; there is 'not run' where there is nothing.
-  """
+  """Returns the tables; there is 'not run' where there is nothing."""
   return [
     *(
       _by_avail(values, paper, preset, metric)

@@ -55,16 +55,7 @@ def is_whole(folder: pathlib.Path, num_rounds: int) -> bool:
 def from_run(
   folder: pathlib.Path, key: design.Key, command: str
 ) -> dict[str, Any]:
-  """Returns the result of a finished run.
-
-  Args:
-    folder: The run's folder.
-    key: The cell.
-    command: The command that makes it again.
-
-  Returns:
-    What the cell's file holds.
-  """
+  """Returns what a cell's file holds, from the folder of a finished run."""
   config = run_directory.read_config(folder)
   rounds = run_tables.read(
     folder / 'rounds.csv',
@@ -110,12 +101,7 @@ def refusal(
 ) -> Optional[str]:
   """Returns why a run is not a result, None if it is one.
 
-  Args:
-    result: From `from_run`.
-    allow_changed_code: Whether code that no revision names will do.
-
-  Returns:
-    The end of a sentence that begins with the cell's name.
+  It is the end of a sentence that begins with the cell's name.
   """
   if result['settings'].get('data_source') == 'sample':
     return 'is a run on sample data, which is no result'
@@ -146,17 +132,7 @@ def write(root: pathlib.Path, result: Mapping[str, Any]) -> None:
 
 
 def read(path: pathlib.Path) -> dict[str, Any]:
-  """Returns what a cell's file holds.
-
-  Args:
-    path: The file.
-
-  Returns:
-    As from `from_run`.
-
-  Raises:
-    ResultError: If it is not the file of a cell.
-  """
+  """Returns what a cell's file holds; a `ResultError` if it is no such file."""
   try:
     result = json.loads(path.read_text())
     key = design.Key(**result['cell'])
@@ -247,13 +223,14 @@ def check_alike(
 ) -> None:
   """Checks that results that share a table were made with the same settings.
 
+  Defaults that changed between two calls could make them differ.
+
   Args:
     results: From `read_all`.
     varied: The settings that the variant of each cell changes.
 
   Raises:
-    ResultError: If two differ otherwise, which defaults that changed between
-      two calls could cause.
+    ResultError: If two differ otherwise.
   """
   first: dict[tuple[str, ...], tuple[Any, str]] = {}
   for result in results:
