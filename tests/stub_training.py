@@ -15,8 +15,8 @@ import textwrap
 from absl import app
 
 from experiments import cli
+from experiments.paper import drawing
 from experiments.paper import grid
-from experiments.paper import paper_figures
 
 REVISION = 'c' * 40
 
@@ -93,7 +93,7 @@ def main():
   grid.start = Stub(here, fail=os.environ.get('FAIL', '').split())
   grid.revision = lambda: REVISION
   # Drawing takes long, and other tests look at pictures.
-  paper_figures.images = lambda _: {'svg': b'<svg/>', 'png': b''}
+  drawing.images = lambda _: {'svg': b'<svg/>', 'png': b''}
   app.run(program.main, flags_parser=cli.parse_flags)
 
 
