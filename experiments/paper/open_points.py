@@ -78,11 +78,9 @@ def _uneven(values: pd.DataFrame) -> str:
   differences = pd.concat([
     frames.difference(
       values,
-      *(
-        design.Key(preset, 'cifar100', avail, method)
-        for avail in ('uneven', 'always')
-      ),
-      metric='accuracy',
+      design.Key(preset, 'cifar100', 'uneven', method),
+      design.Key(preset, 'cifar100', 'always', method),
+      'accuracy',
     )
     for preset in design.PRESETS
     for method in design.METHODS
