@@ -30,7 +30,6 @@ test: setup  ## Run the tests (ARGS= for pytest).
 
 lint: setup  ## Check style and types.
 	@$(VENV_PYTHON) -m ruff check .
-	@$(VENV_PYTHON) tools/build_files.py
 	@$(VENV_PYTHON) -m mypy f3ast_tff experiments
 
 bazel-test: setup  ## Build all with Bazel, test //:fast, run two rounds.

@@ -22,7 +22,7 @@ import os
 import pathlib
 import time
 import tracemalloc
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from absl import app
 from absl import flags
@@ -30,8 +30,8 @@ import numpy as np
 
 from experiments import cli
 from f3ast_tff import availability
+from f3ast_tff import methods
 from f3ast_tff import randomness
-from f3ast_tff import rates
 from f3ast_tff import selection
 
 _LEAST = flags.DEFINE_integer(
@@ -51,7 +51,6 @@ flags.declare_key_flag('output_dir')
 
 _COHORTS = (10, 1000)
 _RATES = ('start', 'settled')
-_BETA = 0.001
 _PARTS = ('draw', 'select', 'update', 'step', 'total')
 
 
@@ -79,22 +78,21 @@ class Population:
   def __init__(self, case: Case, avail: str) -> None:
     rng = randomness.generator(0, 'sizes of clients')
     sizes = rng.lognormal(4.0, 2.0, case.num_clients) + 50  # As in Synthetic.
-    self._cohort = case.cohort
-    self._p = sizes / sizes.sum()
-    self._r = rates.initial(self._p, case.cohort, 'kp')
+    self._selector = methods.build_selector(
+      sizes / sizes.sum(), avail, case.cohort, correlation='uncorrelated'
+    )
+    self._r = self._selector.initial_rates
     if case.rates == 'settled':
-      self._r = np.minimum(1.0, self._r * rng.uniform(0.5, 2, self._p.size))
-    self._model = availability.MODELS[avail](self._p, 0)
+      self._r = np.minimum(1.0, self._r * rng.uniform(0.5, 2, self._r.size))
 
-  def play(self, round_num: int) -> dict[str, np.ndarray]:
-    """Plays a round; returns its parts' ms on the clock and the processor."""
-    rng = randomness.generator(0, 'selection', round_num)
+  def time(self, round_num: int) -> dict[str, np.ndarray]:
+    """Times a round; returns its parts' ms on the clock and the processor."""
     began = _now()
-    mask = self._model(round_num)
+    mask = self._selector.availability(round_num)
     drawn = _now()
-    clients = self._select(mask, rng)
+    cohort = self._selector.select_among(mask, round_num, self._r)
     chosen = _now()
-    self._update(clients)
+    self._update(cohort)
     ended = _now()
     return {
       'draw': drawn - began,
@@ -105,25 +103,27 @@ class Population:
     }
 
   def vectors(self, round_num: int) -> dict[str, float]:
-    """Plays a round and returns the peak memory of its parts in vectors."""
-    rng = randomness.generator(0, 'selection', round_num)
+    """Runs a round and returns the peak memory of its parts in vectors."""
+    selector, size = self._selector, 8 * self._r.size
 
-    def peak(part: Callable[[], np.ndarray]) -> tuple[np.ndarray, float]:
+    def peak(part: Callable[[], Any]) -> tuple[Any, float]:
       tracemalloc.reset_peak()
       before, _ = tracemalloc.get_traced_memory()
       result = part()
       _, after = tracemalloc.get_traced_memory()
-      return result, (after - before) / (8 * self._p.size)
+      return result, (after - before) / size
 
     tracemalloc.start()
     try:
-      mask, draw = peak(lambda: self._model(round_num))
-      clients, select = peak(lambda: self._select(mask, rng))
-      _, update = peak(lambda: self._update(clients))
+      mask, draw = peak(lambda: selector.availability(round_num))
+      cohort, select = peak(
+        lambda: selector.select_among(mask, round_num, self._r)
+      )
+      _, update = peak(lambda: self._update(cohort))
     finally:
       tracemalloc.stop()
     step = max(select, update)
-    held = mask.nbytes / (8 * self._p.size)
+    held = mask.nbytes / size
     return {
       'draw': draw,
       'select': select,
@@ -132,17 +132,8 @@ class Population:
       'total': max(draw, held + step),
     }
 
-  def _select(
-    self, mask: np.ndarray, rng: np.random.Generator
-  ) -> np.ndarray:
-    return selection.f3ast(
-      self._r, self._p, mask, self._cohort, rng, _BETA
-    ).clients
-
-  def _update(self, clients: np.ndarray) -> np.ndarray:
-    selected = np.zeros(self._p.size, bool)
-    selected[clients] = True
-    self._r = rates.update(self._r, selected, _BETA)
+  def _update(self, cohort: selection.Cohort) -> np.ndarray:
+    self._r = self._selector.next_rates(self._r, cohort)
     return self._r
 
 
@@ -165,7 +156,7 @@ def measure(cases: Sequence[Case], avail: str, repeats: int):
   rounds: dict[Case, list[dict[str, np.ndarray]]] = {c: [] for c in cases}
   for round_num in range(1, repeats + 2):
     for case, population in populations.items():
-      rounds[case].append(population.play(round_num))
+      rounds[case].append(population.time(round_num))
   rows = []
   for case, population in populations.items():
     vectors = population.vectors(repeats + 2)

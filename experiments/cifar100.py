@@ -50,8 +50,8 @@ def _task_settings():
 def _build_task(config):
   # Here, because TensorFlow takes seconds to import.
   from f3ast_tff.datasets import cifar100
-  from f3ast_tff.learning import engine
   from f3ast_tff.models import resnet
+  from f3ast_tff.runs import task
 
   load = functools.partial(
     cifar100.load,
@@ -59,7 +59,7 @@ def _build_task(config):
     cli.data_dir(_DATA_DIR.value),
     config.seed,
   )
-  return engine.Task(load(), resnet.build(config.seed, _MODEL.value), load)
+  return task.Task(load(), resnet.build(config.seed, _MODEL.value), load)
 
 
 def main() -> None:

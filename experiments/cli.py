@@ -21,7 +21,7 @@ from experiments import help as help_lib
 from f3ast_tff.execution.cluster import connection
 from f3ast_tff.runs import config as config_lib
 from f3ast_tff.runs import run_directory
-from f3ast_tff.runs import server_rates
+from f3ast_tff.runs import server_rate_file
 
 _OUTPUT_DIR = flags.DEFINE_string(
   'output_dir',
@@ -31,7 +31,7 @@ _OUTPUT_DIR = flags.DEFINE_string(
 _RESUME = flags.DEFINE_bool(
   'resume',
   False,
-  'Go on with the run in --output_dir if there is one, from its checkpoint.',
+  'Continue the run in --output_dir if there is one, from its checkpoint.',
 )
 _ON_DIVERGENCE = flags.DEFINE_enum(
   'on_divergence',
@@ -103,7 +103,7 @@ def _settings(
 ) -> dict[str, Any]:
   """Returns all that `config.json` records, and --resume compares."""
   settings = {'task': name, **dataclasses.asdict(config), **of_task}
-  factors = server_rates.of(config)
+  factors = server_rate_file.of(config)
   if factors is not None:  # What is in the file belongs to the run.
     settings['server_rate_sha256'] = factors.sha256
   return settings
@@ -224,7 +224,7 @@ def run(
   Args:
     name: The task's name.
     task_settings: Returns the settings that only this task has, from its flags;
-      they are recorded beside the common ones.
+      they are recorded with the common ones.
     build_task: Maps the settings to the `engine.Task`. It may import
       TensorFlow; this module does not, so that `--help` and wrong flags answer
       at once.
@@ -251,11 +251,11 @@ def run(
             task = _with_tff(build_task, config)
           _train(config, task, folder)
         except KeyboardInterrupt:
-          fail_at_once(f'interrupted; --resume goes on with {folder}.', 130)
+          fail_at_once(f'interrupted; --resume continues {folder}.', 130)
         except OSError as error:  # A full disk, for example.
           fail(
-            f'cannot go on ({error}); once that is mended, --resume goes on '
-            f'with {folder}.',
+            f'cannot continue ({error}); once that is mended, --resume '
+            f'continues {folder}.',
             1,
           )
 
@@ -282,16 +282,16 @@ def _train(
   config: config_lib.Config, task: Any, folder: pathlib.Path
 ) -> None:
   # Here, because TensorFlow takes seconds to import; see `run`.
-  from f3ast_tff import execution
-  from f3ast_tff.execution import server
+  from f3ast_tff.execution import context
+  from f3ast_tff.execution import rounds
   from f3ast_tff.execution.cluster import cluster as cluster_lib
-  from f3ast_tff.learning import engine
   from f3ast_tff.runs import divergence
   from f3ast_tff.runs import loop
   from f3ast_tff.runs import summary
+  from f3ast_tff.runs import task as task_lib
 
   # In the place of TFF's context, which complains when a program ends.
-  execution.set_in_process(config.parallel_clients)
+  context.set_in_process(config.parallel_clients)
   cluster, where = None, flags.FLAGS.cluster
   if where:
     with one_sentence(connection.UsageError, 2):
@@ -309,15 +309,15 @@ def _train(
       f'{compiled}; --parallel_clients changes the number.',
       flush=True,
     )
-  of_a_run = server.RoundError, divergence.DivergenceError
+  of_a_run = rounds.RoundError, divergence.DivergenceError
   try:
-    with one_sentence(of_a_run, 1), one_sentence(engine.SettingsError, 2):
+    with one_sentence(of_a_run, 1), one_sentence(task_lib.SettingsError, 2):
       seconds = loop.run(
         config, task, folder, _ON_DIVERGENCE.value == 'stop', cluster
       )
   except connection.ClusterError as error:
     fail_at_once(
-      f'{error} --resume goes on with {folder}, on another cluster or without '
+      f'{error} --resume continues {folder}, on another cluster or without '
       '--cluster.',
       1,
     )

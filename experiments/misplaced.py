@@ -2,11 +2,11 @@
 
 For example: python -m experiments.misplaced --rounds=500,3000
 
-The objective weights clients by p, their shares of the data. Here the rounds
-of FedAvg and of F3AST are played without training, which neither looks at, and
-what is counted is the share of all weights that each client got. Half the sum
-of |share - p| is the part of the weight that went to the wrong clients: 0 if
-the model is pulled nowhere, 1 at worst. The largest weight of a round is told,
+The objective weights clients by p, their shares of the data. Here the rounds of
+FedAvg and of F3AST are simulated without training, at which neither looks. What
+is counted is the share of all weights that each client got. Half the sum of
+|share - p| is the part of the weight that went to the wrong clients: 0 if the
+model is pulled nowhere, 1 at worst. The largest weight of a round is reported,
 too: one far above 1 throws the model off. The data are those of Synthetic(1,1).
 """
 
@@ -21,7 +21,8 @@ import tqdm
 from experiments import cli
 from experiments import theory
 from f3ast_tff import availability
-from f3ast_tff import cohorts as cohorts_lib
+from f3ast_tff import methods
+from f3ast_tff import selection
 from f3ast_tff.datasets import synthetic
 
 # The policies by the methods that have them.
@@ -42,16 +43,16 @@ class Weights(NamedTuple):
 
 
 def weights_up_to(
-  cohorts: cohorts_lib.Cohorts, horizons: Sequence[int]
+  selector: selection.Selector, horizons: Sequence[int]
 ) -> Iterator[Weights]:
   """Yields the weights up to each of some rounds, which are in order."""
-  total = np.zeros(cohorts.p.size)
+  total = np.zeros(selector.p.size)
   largest = 0.0
-  for t in range(1, horizons[-1] + 1):
-    clients, weights = cohorts(t)
+  for step in selector.simulate(horizons[-1]):
+    clients, weights = step.cohort
     total[clients] += weights
     largest = max(largest, weights.max(initial=0.0))
-    if t in horizons:
+    if step.round_num in horizons:
       yield Weights(total / (total.sum() or 1.0), largest)
 
 
@@ -67,10 +68,9 @@ def rows_of_seed(
   p = synthetic.load(seed=seed).p
   largest = int(p.argmax())
   for avail in avails:
-    model = availability.MODELS[avail](p, seed)
     for method, policy in _POLICIES.items():
-      cohorts = cohorts_lib.Cohorts(p, model, 10, policy=policy, seed=seed)
-      for rounds, found in zip(horizons, weights_up_to(cohorts, horizons)):
+      selector = methods.build_selector(p, avail, 10, policy=policy, seed=seed)
+      for rounds, found in zip(horizons, weights_up_to(selector, horizons)):
         yield {
           'avail': avail,
           'method': method,
@@ -89,13 +89,13 @@ def define_flags() -> None:
     'avail', list(availability.MODELS), 'The availability models.'
   )
   flags.DEFINE_list(
-    'rounds', ['500', '1000', '3000', '5000'], 'After how many rounds to tell.'
+    'rounds', ['500', '1000', '3000', '5000'], 'Report after so many rounds.'
   )
   flags.DEFINE_integer('seeds', 5, 'How many seeds, from 0.', lower_bound=1)
 
 
 def main(argv: Sequence[str]) -> None:
-  """Plays all models and seeds, writes the table and prints its means."""
+  """Simulates all models and seeds, writes the table and prints its means."""
   del argv
   given = flags.FLAGS
   with cli.one_sentence(ValueError, 2):

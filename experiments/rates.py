@@ -14,7 +14,7 @@ Synthetic(1,1), F3AST starts at r(0) = K p, and r* is exact, from
 and the picture rates.png and rates.svg.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 import itertools
 from typing import Any, NamedTuple
 
@@ -25,11 +25,12 @@ import tqdm
 
 from experiments import cli
 from experiments import theory
-from f3ast_tff import randomness
+from f3ast_tff import methods
 from f3ast_tff import rates
 from f3ast_tff import selection
 from f3ast_tff.datasets import synthetic
 from f3ast_tff.theory import optimal_rates
+from f3ast_tff.theory import population as population_lib
 
 _ROWS_PER_DECADE = 15
 
@@ -48,44 +49,27 @@ class Course(NamedTuple):
   available: np.ndarray
 
 
-def play(
-  setting: theory.Setting,
-  record: tuple[np.ndarray, np.ndarray],
-  best: np.ndarray,
-  choose: Callable[
-    [np.ndarray, np.ndarray, int, np.random.Generator], selection.Cohort
-  ],
-  beta: float,
-  seed: int,
+def course_of(
+  selector: selection.Selector, num_rounds: int, best: np.ndarray
 ) -> Course:
-  """Plays rounds and follows the rates.
+  """Simulates rounds and follows the rates.
 
   Args:
-    setting: The system.
-    record: A_t and K_t of the rounds.
+    selector: Who takes part.
+    num_rounds: How many rounds.
     best: r*.
-    choose: Maps (r, A_t, K_t, generator) to the cohort.
-    beta: The step of the rates.
-    seed: Breaks ties and draws clients.
 
   Returns:
     The course of the rates.
   """
-  p = setting.p
-  r = rates.initial(p, setting.constraint.mean, 'kp')
-  num_rounds = len(record[0])
   distances = np.empty(num_rounds)
-  late = np.zeros(p.size)
-  for i, (available, k) in enumerate(zip(*record)):
-    rng = randomness.generator(seed, 'selection', i + 1)
-    selected = np.zeros(p.size)
-    selected[choose(r, available, int(k), rng).clients] = 1
-    r = rates.update(r, selected, beta)
-    distances[i] = np.linalg.norm(r - best)
-    if 2 * i >= num_rounds:
-      late += selected
-  half = record[0][-(num_rounds // 2) :]
-  return Course(distances, late, half.sum(axis=0))
+  selected, available = np.zeros((2, selector.p.size))
+  for step in selector.simulate(num_rounds):
+    distances[step.round_num - 1] = np.linalg.norm(step.rates - best)
+    if 2 * (step.round_num - 1) >= num_rounds:
+      selected[step.cohort.clients] += 1
+      available += step.available
+  return Course(distances, selected, available)
 
 
 def long_term_rates(setting: theory.Setting, course: Course) -> np.ndarray:
@@ -95,7 +79,7 @@ def long_term_rates(setting: theory.Setting, course: Course) -> np.ndarray:
   is the share of its available rounds in which it took part, times its long-run
   availability.
   """
-  population = optimal_rates.population_of(
+  population = population_lib.population_of(
     setting.availability, setting.constraint
   )
   presence = population.q * (population.factors @ population.shares)
@@ -131,11 +115,25 @@ def study(
   horizon: float,
   seed: int,
 ) -> Study:
-  """Plays F3AST with each beta, and the naive policies, in one system."""
+  """Simulates F3AST with each beta, and the naive policies, in one system."""
   p, best = setting.p, optimum.rates
   norm = float(np.linalg.norm(best))
   lengths = [max(2, round(horizon / beta)) for beta in betas]
-  masks, ks = theory.record(setting, max(lengths))
+  # Drawn once for all: Markov chains are slow to look up round by round.
+  recorded = theory.recorded(setting, max(lengths))
+
+  def course(policy: str, beta: float, num_rounds: int) -> Course:
+    selector = methods.build_selector(
+      p,
+      recorded,
+      setting.constraint,
+      policy=policy,
+      beta=beta,
+      correlation=setting.correlation,
+      seed=seed,
+    )
+    return course_of(selector, num_rounds, best)
+
   rows = Study([], [], [])
 
   def bound(policy: str, h: float, gap: Any = '') -> None:
@@ -154,16 +152,9 @@ def study(
 
   bound('best', optimum.variance_bound, optimum.duality_gap)
   for beta, length in zip(betas, lengths):
-
-    def f3ast(r, available, k, rng, beta=beta):
-      return selection.f3ast(
-        r, p, available, k, rng, beta, setting.correlation
-      )
-
-    record = (masks[:length], ks[:length])
-    course = play(setting, record, best, f3ast, beta, seed)
-    late = float(course.distances[length // 2 :].mean())
-    mean = long_term_rates(setting, course)
+    found = course('f3ast', beta, length)
+    late = float(found.distances[length // 2 :].mean())
+    mean = long_term_rates(setting, found)
     rows.curves.extend(
       {
         'avail': setting.name,
@@ -172,7 +163,7 @@ def study(
         'distance': distance,
         'relative': distance / norm,
       }
-      for t, distance in thin(course.distances)
+      for t, distance in thin(found.distances)
     )
     rows.summary.append({
       'avail': setting.name,
@@ -183,13 +174,9 @@ def study(
       'relative': late / norm,
       'relative_of_mean': float(np.linalg.norm(mean - best)) / norm,
     })
-    bound(f'f3ast beta={beta:g}', h_of(course))
-  for name, policy in (
-    ('proportional', lambda r, *rest: selection.proportional(p, *rest)),
-    ('uniform', lambda r, *rest: selection.uniform(*rest)),
-  ):
-    course = play(setting, (masks, ks), best, policy, min(betas), seed)
-    bound(name, h_of(course))
+    bound(f'f3ast beta={beta:g}', h_of(found))
+  for policy in ('proportional', 'uniform'):
+    bound(policy, h_of(course(policy, min(betas), max(lengths))))
   return rows
 
 
@@ -230,7 +217,7 @@ def define_flags() -> None:
 
 
 def main(argv: Sequence[str]) -> None:
-  """Plays all models and betas, and writes tables and picture."""
+  """Simulates all models and betas, and writes tables and picture."""
   del argv
   given = flags.FLAGS
   seed = given.seed

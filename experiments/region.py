@@ -14,9 +14,8 @@ import numpy as np
 
 from experiments import cli
 from experiments import theory
-from f3ast_tff import randomness
+from f3ast_tff import methods
 from f3ast_tff import rates
-from f3ast_tff import selection
 from f3ast_tff.theory import region
 
 _EVERY = 10  # Rounds between the rows of a trajectory.
@@ -31,16 +30,11 @@ def trajectory(
   seed: int,
 ) -> np.ndarray:
   """Returns r(0), r(1), ... under F3AST, one per row."""
-  path = [start]
-  for t in range(1, num_rounds + 1):
-    rng = randomness.generator(seed, 'availability', t)
-    c = rng.choice(len(system.masks), p=system.probabilities)
-    rng = randomness.generator(seed, 'selection', t)
-    cohort = selection.f3ast(path[-1], p, system.masks[c], system.k, rng, beta)
-    selected = np.zeros(p.size)
-    selected[cohort.clients] = 1
-    path.append(rates.update(path[-1], selected, beta))
-  return np.array(path)
+  selector = methods.build_selector(
+    p, region.Configurations(system, seed), system.k, beta=beta, seed=seed
+  )
+  steps = selector.simulate(num_rounds, start)
+  return np.array([start, *(step.rates for step in steps)])
 
 
 def define_flags() -> None:

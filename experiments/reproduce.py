@@ -47,7 +47,7 @@ def main(argv: Sequence[str]) -> None:
   except OSError as error:
     cli.fail(
       f'cannot write {error.filename or "a file"} ({error.strerror}); make '
-      'room, and the same command goes on.',
+      'room, and the same command continues.',
       2,
     )
 

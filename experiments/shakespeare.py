@@ -53,8 +53,8 @@ def _task_settings():
 def _build_task(config):
   # Here, because TensorFlow takes seconds to import.
   from f3ast_tff.datasets import shakespeare
-  from f3ast_tff.learning import engine
   from f3ast_tff.models import character_lstm
+  from f3ast_tff.runs import task
 
   load = functools.partial(
     shakespeare.load,
@@ -63,7 +63,7 @@ def _build_task(config):
     config.seed,
   )
   model = character_lstm.build(config.seed, _MODEL.value)
-  return engine.Task(load(), model, load)
+  return task.Task(load(), model, load)
 
 
 def main() -> None:

@@ -37,13 +37,13 @@ def _task_settings():
 def _build_task(config):
   # Here, because TensorFlow takes seconds to import.
   from f3ast_tff.datasets import synthetic
-  from f3ast_tff.learning import engine
   from f3ast_tff.models import softmax
+  from f3ast_tff.runs import task
 
   load = functools.partial(
     synthetic.load, _ALPHA.value, _ALPHA.value, _NUM_CLIENTS.value, config.seed
   )
-  return engine.Task(load(), softmax.build(), load)
+  return task.Task(load(), softmax.build(), load)
 
 
 def main() -> None:

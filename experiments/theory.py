@@ -37,6 +37,14 @@ class Setting(NamedTuple):
   correlation: str
 
 
+def recorded(
+  setting: Setting, num_rounds: int
+) -> availability.Recorded:
+  """Returns an availability model of the first rounds, drawn beforehand."""
+  masks, _ = record(setting, num_rounds)
+  return availability.Recorded(masks, setting.availability)
+
+
 def record(setting: Setting, num_rounds: int) -> tuple[np.ndarray, np.ndarray]:
   """Returns A_t, shape [rounds, N], and K_t of the first rounds."""
   rounds = range(1, num_rounds + 1)

@@ -54,11 +54,13 @@ from experiments import cli
 from experiments import theory
 from f3ast_tff import availability
 from f3ast_tff import communication
+from f3ast_tff import methods
 from f3ast_tff import randomness
 from f3ast_tff import rates
 from f3ast_tff import selection
 from f3ast_tff.theory import fixed_policy
 from f3ast_tff.theory import optimal_rates
+from f3ast_tff.theory import population as population_lib
 
 _TRAIN_K = 10  # Clients per round of training, and their batches, as in the
 _BATCH_SIZE = 20  # paper.
@@ -90,51 +92,40 @@ def client_updates(
     p, and v_k, one row per client.
   """
   # Here, because TensorFlow takes seconds to import.
-  import tensorflow as tf
   import tensorflow_federated as tff
 
-  from f3ast_tff import execution
   from f3ast_tff.datasets import synthetic
-  from f3ast_tff.learning import client_work
-  from f3ast_tff.learning import process as process_lib
+  from f3ast_tff.execution import context
+  from f3ast_tff.learning import build
+  from f3ast_tff.learning import clients
   from f3ast_tff.models import softmax
 
   dataset = synthetic.load(num_clients=num_clients, seed=seed)
-  p = dataset.p
-  initial = rates.initial(p, _TRAIN_K, 'kp')
-  process = process_lib.build_f3ast(
-    softmax.build().functional,
-    p,
-    initial,
+  training = build.build_training(
+    softmax.build(),
+    clients.ClientArrays(dataset.train, _BATCH_SIZE),
+    methods.build_selector(dataset.p, 'home_devices', _TRAIN_K, seed=seed),
     client_optimizer=tff.learning.optimizers.build_sgdm(learning_rate),
   )
-  model = availability.home_devices(num_clients, seed)
-
-  def participant(k: int, weight: float, t: int) -> client_work.Participant:
-    rng = randomness.generator(seed, 'shuffling in epoch 0', t, k)
-    order = rng.permutation(dataset.num_examples[k])
-    examples = tuple(dataset.train[k][field][order] for field in ('x', 'y'))
-    batches = tf.data.Dataset.from_tensor_slices(examples).batch(_BATCH_SIZE)
-    return client_work.Participant(batches, np.int32(k), np.float32(weight))
 
   def weights_of(state) -> np.ndarray:
     trainable = state.global_model_weights.trainable
     return np.concatenate([np.ravel(w) for w in trainable]).astype(float)
 
-  with execution.in_process():
-    state = process.initialize()
+  with context.in_process():
+    state = training.initialize()
     for t in range(1, train_rounds + 1):
-      rng = randomness.generator(seed, 'selection', t)
-      cohort = selection.f3ast(state.rates, p, model(t), _TRAIN_K, rng)
-      selected = [participant(k, w, t) for k, w in zip(*cohort)]
-      state = process.next(state, selected).state
+      state = training.next(state, t).state
     before = weights_of(state)
-    # Alone and with weight 1: then w + Delta is the client's own model.
-    after = [
-      process.next(state, [participant(k, 1.0, train_rounds + 1)]).state
-      for k in range(num_clients)
-    ]
-  return p, np.array([weights_of(state) - before for state in after])
+
+    def after_training(k: int) -> np.ndarray:
+      # Alone and with weight 1: then w + Delta is the client's own model.
+      alone = selection.Cohort(np.array([k]), np.ones(1))
+      inputs = training.clients(alone, train_rounds + 1)
+      return weights_of(training.process.next(state, inputs).state)
+
+    after = np.array([after_training(k) for k in range(num_clients)])
+  return dataset.p, after - before
 
 
 def two_groups(
@@ -148,7 +139,7 @@ def two_groups(
   chances = np.repeat([q, 1.0], [num_rare, num_always])
   model = availability.Independent(chances, seed=seed)
   constraint = communication.fixed(k)
-  population = optimal_rates.population_of(model, constraint)
+  population = population_lib.population_of(model, constraint)
   # The rare ones first. Then r = K p is the best there is, whatever the form.
   first = optimal_rates.gains(population, np.arange(chances.size))
   group = np.repeat([0, 1], [num_rare, num_always])
@@ -386,7 +377,7 @@ def main(argv: Sequence[str]) -> None:
     cases.append(two_groups(seed=seed))
   rows = []
   for case in tqdm.tqdm(cases, disable=None):
-    population = optimal_rates.population_of(
+    population = population_lib.population_of(
       case.setting.availability, case.setting.constraint
     )
     policy = fixed_policy.fit(population, case.r, seed, given.fit_iterations)

@@ -1,4 +1,4 @@
-"""Who is there: models of intermittent client availability.
+"""Who is available: models of intermittent client availability.
 
 Each model answers two questions about a round t = 1, 2, ...:
 
@@ -34,7 +34,7 @@ class Availability(Protocol):
 
   @property
   def positively_correlated(self) -> bool:
-    """Whether one client being there makes others more likely to be there."""
+    """Whether one available client makes others more likely to be available."""
     ...
 
   def probabilities(self, round_num: int) -> np.ndarray:
@@ -163,6 +163,43 @@ class Markov:
     return markov.two_state(
       uniforms, round_num, self.on_to_off, self.off_to_on
     )
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Recorded:
+  """The masks of a model's first rounds, drawn beforehand.
+
+  Attributes:
+    masks: A_1, A_2, ..., one per row.
+    model: The model that they are from.
+  """
+
+  masks: np.ndarray
+  model: Availability
+
+  @property
+  def num_clients(self) -> int:
+    """N."""
+    return self.model.num_clients
+
+  @property
+  def positively_correlated(self) -> bool:
+    """As the model says."""
+    return self.model.positively_correlated
+
+  def probabilities(self, round_num: int) -> np.ndarray:
+    """Returns what the model says."""
+    return self.model.probabilities(round_num)
+
+  def __call__(self, round_num: int) -> np.ndarray:
+    """Returns the boolean mask A_t."""
+    randomness.check_round(round_num)
+    if round_num > len(self.masks):
+      raise ValueError(
+        f'{len(self.masks)} rounds are recorded, but round {round_num} was '
+        'wanted.'
+      )
+    return self.masks[round_num - 1]
 
 
 def always(num_clients: int, seed: int = 0) -> Independent:

@@ -1,16 +1,23 @@
-"""Whom to choose: selection policies as pure functions.
+"""Who takes part in round t, given the rates r(t-1): `Selector`.
 
-A policy sees the available clients A_t and the constraint K_t, and returns the
-cohort S_t with the weight of each member's update. When fewer than K_t clients
-are available, all of them take part; when there are none, or K_t = 0, the
-cohort is empty.
+  A_t = availability(t)                     who is available
+  K_t = constraint(t)                       how many may take part
+  S_t, weights = policy(r(t-1), A_t, K_t)   whom the method selects
+
+A policy is a pure function; `methods` has them. When fewer than K_t clients are
+available, all of them take part; when there are none, or K_t = 0, the cohort is
+empty. This module needs NumPy only.
 """
 
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
+import dataclasses
+from typing import NamedTuple, Optional
 
 import numpy as np
 
+from f3ast_tff import availability as availability_lib
+from f3ast_tff import communication
+from f3ast_tff import randomness
 from f3ast_tff import rates
 
 # Scores this close (relatively) are equal: they differ by rounding only. With
@@ -18,15 +25,12 @@ from f3ast_tff import rates
 # rounding must not decide by index what chance should decide.
 _TIE = 1e-9
 
-# Losses are sums in float32, so that equal ones differ by this much.
-_LOSS_TIE = 1e-5
-
 # How many scores `_kth_largest` looks at first.
 _SAMPLE = 2**16
 
 
 class Cohort(NamedTuple):
-  """The clients that train in a round.
+  """The clients that train in a round, S_t.
 
   Attributes:
     clients: Their indices k, ascending.
@@ -41,13 +45,203 @@ class Cohort(NamedTuple):
 LossesOf = Callable[[np.ndarray], np.ndarray]
 
 
-def nobody_to_ask(clients: np.ndarray) -> np.ndarray:
-  """Stands where no clients can be asked for their loss."""
+def no_losses(clients: np.ndarray) -> np.ndarray:
+  """Stands where clients cannot be queried for their loss."""
   raise ValueError(
-    f'The policy asks {clients.size} clients for their loss, but nothing says '
-    'how to: mark it with @selection.needs_model, or give the situation a '
+    f'The policy queries {clients.size} clients for their loss, but nothing '
+    'says how to: mark it with @selection.needs_losses, or give the selector a '
     'losses_of.'
   )
+
+
+class Situation(NamedTuple):
+  """All that a policy may look at in a round.
+
+  Attributes:
+    r: The participation rates r(t-1).
+    p: Each client's share of the data.
+    available: The mask A_t.
+    k: The constraint K_t.
+    beta: The step of the rates.
+    correlation: The form of H.
+    num_candidates: How many clients Power-of-Choice queries for their loss.
+    losses_of: Queries clients for the loss of the global model on their data.
+    num_predictions: How much each client predicts: its examples, or, for
+      sequences, their elements. Only `methods.released` looks at it.
+  """
+
+  r: np.ndarray
+  p: np.ndarray
+  available: np.ndarray
+  k: int
+  beta: float = 0.001
+  correlation: str = rates.UNCORRELATED
+  num_candidates: int = 30
+  losses_of: LossesOf = no_losses
+  num_predictions: np.ndarray = np.zeros(0)
+
+
+Policy = Callable[[Situation, np.random.Generator], Cohort]
+
+
+def needs_losses(policy: Policy) -> Policy:
+  """Marks a policy that queries losses, so that it waits for the model.
+
+  The next round is selected while this one trains, except by such a policy.
+
+  Args:
+    policy: A policy that calls `Situation.losses_of`.
+
+  Returns:
+    The policy.
+  """
+  policy.needs_losses = True  # type: ignore[attr-defined]
+  return policy
+
+
+class Selection(NamedTuple):
+  """Who takes part in a round.
+
+  Attributes:
+    available: The mask A_t.
+    cohort: S_t and the weights.
+  """
+
+  available: np.ndarray
+  cohort: Cohort
+
+
+class Step(NamedTuple):
+  """A round without training.
+
+  Attributes:
+    round_num: The round t.
+    available: The mask A_t.
+    cohort: S_t and the weights.
+    rates: r(t), the rates after it.
+  """
+
+  round_num: int
+  available: np.ndarray
+  cohort: Cohort
+  rates: np.ndarray
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Selector:
+  """Answers who takes part in round t, given r(t-1).
+
+  It keeps no rates of its own: those of the server's state are the only ones.
+  `methods.build_selector` makes one from names and checks what it is given.
+
+  Attributes:
+    p: Each client's share of the data.
+    availability: Who is available.
+    constraint: How many may take part.
+    policy: Whom the method selects.
+    initial_rates: r(0).
+    beta: The step of the rates.
+    correlation: The form of H.
+    seed: Decides what the policy draws.
+    num_candidates: See `Situation`.
+    num_predictions: See `Situation`.
+    factors: By what to multiply all weights of a round, one for each; None for
+      no such factor.
+  """
+
+  p: np.ndarray
+  availability: availability_lib.Availability
+  constraint: communication.Constraint
+  policy: Policy
+  initial_rates: np.ndarray
+  beta: float = 0.001
+  correlation: str = rates.UNCORRELATED
+  seed: int = 0
+  num_candidates: int = 30
+  num_predictions: np.ndarray = dataclasses.field(
+    default_factory=lambda: np.zeros(0)
+  )
+  factors: Optional[np.ndarray] = None
+
+  @property
+  def needs_losses(self) -> bool:
+    """Whether the policy queries clients for their loss."""
+    return getattr(self.policy, 'needs_losses', False)
+
+  @property
+  def max_clients(self) -> int:
+    """The most clients that train, or are queried, in a round."""
+    most = self.constraint.maximum
+    return max(most, self.num_candidates) if self.needs_losses else most
+
+  def select(
+    self, round_num: int, r: np.ndarray, losses_of: LossesOf = no_losses
+  ) -> Selection:
+    """Returns who takes part in round t, given r(t-1).
+
+    Args:
+      round_num: The round t = 1, 2, ...
+      r: r(t-1), as in the state of the server.
+      losses_of: Queries clients for the loss of the global model.
+
+    Returns:
+      A_t and S_t.
+    """
+    available = self.availability(round_num)
+    cohort = self.select_among(available, round_num, r, losses_of)
+    return Selection(available, cohort)
+
+  def select_among(
+    self,
+    available: np.ndarray,
+    round_num: int,
+    r: np.ndarray,
+    losses_of: LossesOf = no_losses,
+  ) -> Cohort:
+    """Returns S_t, given A_t and r(t-1)."""
+    situation = Situation(
+      r=r,
+      p=self.p,
+      available=available,
+      k=self.constraint(round_num),
+      beta=self.beta,
+      correlation=self.correlation,
+      num_candidates=self.num_candidates,
+      losses_of=losses_of,
+      num_predictions=self.num_predictions,
+    )
+    rng = randomness.generator(self.seed, 'selection', round_num)
+    cohort = self.policy(situation, rng)
+    if self.factors is not None:
+      # The server's SGD is linear: all weights times a factor is its learning
+      # rate times that. Here all that follows sees it.
+      factor = float(self.factors[round_num - 1])
+      cohort = cohort._replace(weights=factor * cohort.weights)
+    return cohort
+
+  def next_rates(self, r: np.ndarray, cohort: Cohort) -> np.ndarray:
+    """Returns r(t), given r(t-1) and S_t."""
+    selected = np.zeros(r.size, bool)
+    selected[cohort.clients] = True
+    return rates.update(r, selected, self.beta)
+
+  def simulate(
+    self, num_rounds: int, r: Optional[np.ndarray] = None
+  ) -> Iterator[Step]:
+    """Yields rounds 1, 2, ... without training.
+
+    Args:
+      num_rounds: How many.
+      r: r(0); None for `initial_rates`.
+
+    Yields:
+      The rounds.
+    """
+    r = self.initial_rates if r is None else r
+    for t in range(1, num_rounds + 1):
+      available, cohort = self.select(t, r)
+      r = self.next_rates(r, cohort)
+      yield Step(t, available, cohort, r)
 
 
 def _kth_largest(scores: np.ndarray, available: np.ndarray, k: int) -> float:
@@ -99,42 +293,6 @@ def top_k(
   return np.sort(np.concatenate([sure, drawn]))
 
 
-def f3ast(
-  r: np.ndarray,
-  p: np.ndarray,
-  available: np.ndarray,
-  k: int,
-  rng: np.random.Generator,
-  beta: float = 0.001,
-  correlation: str = rates.UNCORRELATED,
-) -> Cohort:
-  """F3AST, Algorithm 1: choose greedily by -grad H(r), weight by p_k / r_k.
-
-  Args:
-    r: The participation rates r(t-1).
-    p: Each client's share of the data.
-    available: The mask A_t.
-    k: The constraint K_t.
-    rng: Breaks ties.
-    beta: The step of the rates.
-    correlation: The form of H.
-
-  Returns:
-    The cohort S_t with weights p_k / r_k(t).
-  """
-  # Line 4: S_t maximises -grad H(r(t-1)) . 1_S over the feasible sets.
-  clients = top_k(-rates.gradient(p, r, correlation), available, k, rng)
-  # Line 5: r(t) = (1 - beta) r(t-1) + beta 1_S, here for the members of S.
-  rates_of_selected = rates.update(r[clients], np.ones(clients.size), beta)
-  # Line 9: Delta = sum over S of p_k / r_k(t) v_k, with the rates of line 5.
-  return Cohort(clients, rates.weights(p[clients], rates_of_selected))
-
-
-def _mean(clients: np.ndarray) -> Cohort:
-  """Returns a cohort whose updates are averaged with equal weights."""
-  return Cohort(clients, np.full(clients.size, 1 / max(1, clients.size)))
-
-
 def draw_by_share(
   p: np.ndarray, available: np.ndarray, k: int, rng: np.random.Generator
 ) -> np.ndarray:
@@ -144,23 +302,6 @@ def draw_by_share(
   # among those left. Who has no data is never drawn.
   speed = p / rng.standard_exponential(p.size)
   return top_k(speed, available & (p > 0), k, rng)
-
-
-def proportional(
-  p: np.ndarray, available: np.ndarray, k: int, rng: np.random.Generator
-) -> Cohort:
-  """FedAvg and FedAdam: k of A_t without replacement, with probability p_k.
-
-  Args:
-    p: Each client's share of the data.
-    available: The mask A_t.
-    k: The constraint K_t.
-    rng: Draws the clients.
-
-  Returns:
-    The cohort with equal weights, 1 / |S_t|.
-  """
-  return _mean(draw_by_share(p, available, k, rng))
 
 
 def draw_by_share_with_replacement(
@@ -174,167 +315,6 @@ def draw_by_share_with_replacement(
   return rng.choice(candidates, k, p=share / share.sum())
 
 
-def proportional_with_replacement(
-  p: np.ndarray, available: np.ndarray, k: int, rng: np.random.Generator
-) -> Cohort:
-  """FedAvg of Li et al. (2020), scheme I: k draws from A_t with replacement.
-
-  Who is drawn m times trains once, with the weight of m. So the mean of the
-  weights over the draws is p_k over its sum in A_t, which is not so without
-  replacement. There are k draws also where fewer clients are available.
-
-  Args:
-    p: Each client's share of the data.
-    available: The mask A_t.
-    k: The constraint K_t.
-    rng: Draws the clients.
-
-  Returns:
-    The cohort with weights m / K_t.
-  """
-  drawn = draw_by_share_with_replacement(p, available, k, rng)
-  clients, times = np.unique(drawn, return_counts=True)
-  return Cohort(clients, times / max(1, k))
-
-
-def uniform(
-  available: np.ndarray, k: int, rng: np.random.Generator
-) -> Cohort:
-  """K of A_t without replacement, all equally likely; equal weights.
-
-  Args:
-    available: The mask A_t.
-    k: The constraint K_t.
-    rng: Draws the clients.
-
-  Returns:
-    The cohort with equal weights, 1 / |S_t|.
-  """
-  # All scores tie, so chance decides.
-  return _mean(top_k(np.zeros(available.size), available, k, rng))
-
-
-def highest(
-  losses: np.ndarray, k: int, rng: np.random.Generator
-) -> np.ndarray:
-  """Returns the places of the k highest losses, ties broken at random.
-
-  Args:
-    losses: One loss per candidate; one that is not finite ranks below all.
-      Losses that are equal but for rounding tie.
-    k: How many; all if there are fewer.
-    rng: Breaks ties.
-
-  Returns:
-    Indices into `losses`, ascending.
-  """
-  losses = np.where(np.isfinite(losses), losses, -np.inf)
-  if k >= losses.size:
-    return np.arange(losses.size)
-  if k == 0:
-    return np.arange(0)
-  kth_highest = np.sort(losses)[-k]
-  is_tied = np.isclose(losses, kth_highest, rtol=_LOSS_TIE, atol=0)
-  sure = np.flatnonzero((losses > kth_highest) & ~is_tied)
-  drawn = rng.choice(np.flatnonzero(is_tied), k - sure.size, replace=False)
-  return np.sort(np.concatenate([sure, drawn]))
-
-
-def power_of_choice(
-  losses_of: LossesOf,
-  p: np.ndarray,
-  available: np.ndarray,
-  k: int,
-  num_candidates: int,
-  rng: np.random.Generator,
-) -> Cohort:
-  """Power-of-Choice (Cho et al., 2020): the highest losses of d candidates.
-
-  Args:
-    losses_of: Maps clients to the losses of the global model on their training
-      data, in the same order. Nobody is asked when k = 0.
-    p: Each client's share of the data.
-    available: The mask A_t.
-    k: The constraint K_t, the method's m.
-    num_candidates: The method's d. Fewer are drawn when fewer are available;
-      all of them train when d <= k.
-    rng: Draws the candidates and breaks ties.
-
-  Returns:
-    The cohort with equal weights, 1 / |S_t|.
-  """
-  candidates = draw_by_share(
-    p, available, num_candidates if k > 0 else 0, rng
-  )
-  if k >= candidates.size:
-    return _mean(candidates)
-  best = highest(np.asarray(losses_of(candidates)), k, rng)
-  return _mean(np.sort(candidates[best]))
-
-
-class Situation(NamedTuple):
-  """All that a policy may look at in a round.
-
-  Attributes:
-    r: The participation rates r(t-1).
-    p: Each client's share of the data.
-    available: The mask A_t.
-    k: The constraint K_t.
-    beta: The step of the rates.
-    correlation: The form of H.
-    num_candidates: How many clients Power-of-Choice asks for their loss.
-    losses_of: Asks clients for the loss of the global model on their data.
-    num_predictions: How much each client predicts: its examples, or, for
-      sequences, their elements. Only `released` looks at it.
-  """
-
-  r: np.ndarray
-  p: np.ndarray
-  available: np.ndarray
-  k: int
-  beta: float = 0.001
-  correlation: str = rates.UNCORRELATED
-  num_candidates: int = 30
-  losses_of: LossesOf = nobody_to_ask
-  num_predictions: np.ndarray = np.zeros(0)
-
-
-Policy = Callable[[Situation, np.random.Generator], Cohort]
-
-
-def needs_model(policy: Policy) -> Policy:
-  """Marks a policy that asks for losses, so that it waits for the model.
-
-  The next round is chosen while this one trains, except by such a policy.
-
-  Args:
-    policy: A policy that calls `Situation.losses_of`.
-
-  Returns:
-    The policy.
-  """
-  policy.needs_model = True  # type: ignore[attr-defined]
-  return policy
-
-
-def is_waiting_for_model(policy: Policy) -> bool:
-  """Returns whether a policy is marked with `needs_model`."""
-  return getattr(policy, 'needs_model', False)
-
-
-# The policies by name. A program may add its own, see docs/extending.md.
-POLICIES: dict[str, Policy] = {
-  'f3ast': lambda s, rng: f3ast(
-    s.r, s.p, s.available, s.k, rng, s.beta, s.correlation
-  ),
-  'proportional': lambda s, rng: proportional(s.p, s.available, s.k, rng),
-  'proportional_with_replacement': lambda s, rng: proportional_with_replacement(
-    s.p, s.available, s.k, rng
-  ),
-  'uniform': lambda s, rng: uniform(s.available, s.k, rng),
-  'power_of_choice': needs_model(
-    lambda s, rng: power_of_choice(
-      s.losses_of, s.p, s.available, s.k, s.num_candidates, rng
-    )
-  ),
-}
+def mean_of(clients: np.ndarray) -> Cohort:
+  """Returns a cohort whose updates are averaged with equal weights, 1 / |S|."""
+  return Cohort(clients, np.full(clients.size, 1 / max(1, clients.size)))

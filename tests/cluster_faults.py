@@ -47,7 +47,7 @@ from absl import app
 from absl import flags
 import psutil
 
-from f3ast_tff.execution.cluster import guard
+from f3ast_tff.execution.cluster import cleanup
 
 _TRIALS = flags.DEFINE_integer('trials', 20, 'How many.', lower_bound=1)
 _NUM_ROUNDS = flags.DEFINE_integer(
@@ -567,7 +567,7 @@ def main(argv: Sequence[str]) -> None:
   # Short, because sockets are below it.
   of_ray = tempfile.mkdtemp(prefix='f3ast-')
   os.environ['RAY_TMPDIR'] = of_ray
-  cluster, watch = Cluster(), guard.start(of_ray)
+  cluster, watch = Cluster(), cleanup.start(of_ray)
   signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
   try:
     with tempfile.TemporaryDirectory() as scratch:

@@ -23,7 +23,7 @@ class FederatedDataset:
     augment: Maps (examples, generator) to the examples of one local epoch, e.g.
       with random crops; None leaves them as they are.
     as_tested: Maps training examples to the form that test examples have, for
-      the losses that Power-of-Choice asks for; None leaves them as they are.
+      the losses that Power-of-Choice queries; None leaves them as they are.
     is_sample: Whether this is a tiny stand-in instead of the real data.
   """
 

@@ -58,7 +58,7 @@ class Work:
   """What clients do in a round; can be sent to another process.
 
   Attributes:
-    client_type: The type of what a client brings.
+    client_type: The type of the value of a client.
     parts: TFF's computations of it: `work`, `accumulate` and `zero`.
   """
 
@@ -128,7 +128,7 @@ class Runner(Protocol):
   """Where clients train."""
 
   def load(self, clients: Sequence[Any]) -> Sequence[Any]:
-    """Returns what `start` takes for what clients bring."""
+    """Returns what `start` takes for the values of clients."""
 
   def start(
     self, broadcast: functions.Leaves, clients: Sequence[Any]
@@ -150,7 +150,7 @@ class Threads:
     Args:
       work: What they do.
       number: How many threads.
-      fill: Maps what `load` is given for a client to what the client brings.
+      fill: Maps what `load` is given for a client to its value.
     """
     self._client_type = work.client_type
     self._fill = fill
@@ -158,7 +158,7 @@ class Threads:
     self._pool = futures.ThreadPoolExecutor(number)
 
   def load(self, clients: Sequence[Any]) -> list[functions.Leaves]:
-    """Returns the tensors of what each client brings."""
+    """Returns the tensors of each client's value."""
     return [
       values.flatten(self._fill(client), self._client_type)
       for client in clients
@@ -257,7 +257,7 @@ class Executor:
     return State(leaves, self._prepare(*leaves))
 
   def load(self, clients: Sequence[Any]) -> Sequence[Any]:
-    """Returns what `start` takes for what clients bring."""
+    """Returns what `start` takes for the values of clients."""
     return self._runner.load(clients)
 
   def start(
@@ -267,7 +267,7 @@ class Executor:
 
     Args:
       state: The state before it.
-      clients: What each client brings, from `load`.
+      clients: The value of each client, from `load`.
 
     Returns:
       A function that waits for the end of the round and returns the state after

@@ -1,8 +1,8 @@
-"""What Power-of-Choice asks: the global model's loss at some clients.
+"""The losses that Power-of-Choice queries: the global model's at some clients.
 
-These are federated computations of their own, beside the process that trains,
-so that neither sums over clients twice. A participant reports a vector with the
-loss of a client at its own index, and the server sees the sum of the vectors.
+These are federated computations of their own, next to the process that trains,
+so that neither sums over clients twice. A client reports a vector with its loss
+at its own index, and the server sees the sum of the vectors.
 """
 
 from collections.abc import Callable
@@ -13,8 +13,8 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from f3ast_tff.learning import client_work
+from f3ast_tff.learning import loss_shards
 from f3ast_tff.learning import shard_training
-from f3ast_tff.learning import shards
 from f3ast_tff.models import functional
 
 # How many examples go through a model at a time. More would make sequences of
@@ -31,19 +31,19 @@ def _at(index: tf.Tensor, loss: tf.Tensor, num_clients: int) -> tf.Tensor:
 def _collect(
   report: Callable[[Any, Any], tf.Tensor],
   weights_type: tff.types.Type,
-  participant_type: tff.types.Type,
+  client_type: tff.types.Type,
   finish: Callable[[tf.Tensor], tf.Tensor] = lambda total: total,
 ) -> tff.framework.ConcreteComputation:
-  """Returns the computation that gathers what participants report.
+  """Returns the computation that sums what clients report.
 
   Args:
-    report: What a participant does.
+    report: What a client does.
     weights_type: The type of the model weights.
-    participant_type: The type of what a participant brings.
+    client_type: The type of what a client is queried with.
     finish: Maps the sum of all reports to the losses.
   """
   local_report = tff.tensorflow.computation(
-    report, (weights_type, participant_type)
+    report, (weights_type, client_type)
   )
   losses_of = tff.tensorflow.computation(
     finish, local_report.type_signature.result
@@ -51,11 +51,11 @@ def _collect(
 
   @tff.federated_computation(
     tff.types.FederatedType(weights_type, tff.SERVER),
-    tff.types.FederatedType(participant_type, tff.CLIENTS),
+    tff.types.FederatedType(client_type, tff.CLIENTS),
   )
-  def losses(weights, participants):
+  def losses(weights, clients):
     reports = tff.federated_map(
-      local_report, (tff.federated_broadcast(weights), participants)
+      local_report, (tff.federated_broadcast(weights), clients)
     )
     return tff.federated_map(losses_of, tff.federated_sum(reports))
 
@@ -73,25 +73,26 @@ def on_shards(
     layout: The layout of the clients' examples.
 
   Returns:
-    A computation of (model weights at the server, list of `shards.Asked`) that
-    returns the mean loss of each client at its index, 0 elsewhere.
+    A computation of (model weights at the server, list of
+    `loss_shards.LossShard`) that returns the mean loss of each client at its
+    index, 0 elsewhere.
   """
   predict = functional.forward_pass(model.functional)
 
-  def sums(weights, asked):
+  def sums(weights, shard):
     def add(b, sums):
-      fields, mask = shard_training.gather(asked.examples, asked.batches[b])
+      fields, mask = shard_training.gather(shard.examples, shard.batches[b])
       output = predict(weights, fields['x'], training=False)
       losses, _, counts = model.per_example(output, fields['y'])
       # Rows that only fill up are nobody's, and the sum drops them.
       del mask
       of_clients = tf.math.unsorted_segment_sum(
-        tf.stack([losses, counts], axis=1), asked.owners[b], num_clients
+        tf.stack([losses, counts], axis=1), shard.owners[b], num_clients
       )
       return b + 1, sums + of_clients
 
     # What fills up shards is behind the batches with examples.
-    end = tf.reduce_sum(tf.cast(asked.batches[:, 0] >= 0, tf.int32))
+    end = tf.reduce_sum(tf.cast(shard.batches[:, 0] >= 0, tf.int32))
     _, total = tf.while_loop(
       lambda b, _: b < end,
       add,
@@ -100,10 +101,10 @@ def on_shards(
     )
     return total
 
-  def report(weights, asked):
+  def report(weights, shard):
     pair = tuple(weights.trainable), tuple(weights.non_trainable)
     return tf.function(sums, jit_compile=model.xla or None, autograph=False)(
-      pair, asked
+      pair, shard
     )
 
   def means(total):
@@ -114,20 +115,24 @@ def on_shards(
     report,
     client_work.initial_weights_of(model.functional).type_signature.result,
     tff.types.to_type(
-      shards.Asked(shard_training.examples_type(layout), rows_type, rows_type)
+      loss_shards.LossShard(
+        shard_training.examples_type(layout), rows_type, rows_type
+      )
     ),
     means,
   )
 
 
-def during_training(
-  model: functional.Model,
+def on_training_shards(
+  model: tff.learning.models.FunctionalModel,
   client_optimizer: tff.learning.optimizers.Optimizer,
   num_clients: int,
   layout: shard_training.Layout,
   batch_size: int,
+  is_trained: bool,
+  xla: bool = False,
 ) -> tff.framework.ConcreteComputation:
-  """Builds the mean losses during local training; see `released`.
+  """Builds the mean losses of clients on what they would train on.
 
   Args:
     model: The model.
@@ -135,6 +140,10 @@ def during_training(
     num_clients: N.
     layout: The layout of the clients' examples.
     batch_size: The size of a local batch.
+    is_trained: Whether clients train meanwhile, so that each loss is that
+      before the step it is in (`methods.released`); else the model stays as it
+      is.
+    xla: Whether to compile with XLA.
 
   Returns:
     A computation of (model weights at the server, list of `shards.Shard`) that
@@ -146,23 +155,69 @@ def during_training(
       loss = tf.math.divide_no_nan(own.loss_sum, own.num_examples)
       return totals + _at(shard.clients[place, 0], loss, num_clients)
 
+    step = shard_training.local_step(
+      model, client_optimizer, non_trainable, is_trained
+    )
+    start = shard_training.untrained(client_optimizer, trainable)
     return shard_training.fold_clients(
-      shard,
-      shard_training.untrained(client_optimizer, trainable),
-      shard_training.local_step(
-        model.functional, client_optimizer, non_trainable
-      ),
-      finish,
-      tf.zeros([num_clients]),
+      shard, start, step, finish, tf.zeros([num_clients])
     )
 
   def report(weights, shard):
-    return tf.function(losses, jit_compile=model.xla or None, autograph=False)(
+    return tf.function(losses, jit_compile=xla or None, autograph=False)(
       tuple(weights.trainable), tuple(weights.non_trainable), shard
     )
 
   return _collect(
     report,
-    client_work.initial_weights_of(model.functional).type_signature.result,
+    client_work.initial_weights_of(model).type_signature.result,
     shard_training.shard_type(layout, batch_size),
   )
+
+
+def on_datasets(
+  model: client_work.TffModel, num_clients: int, client_type: tff.types.Type
+) -> tff.framework.ConcreteComputation:
+  """Builds the losses of clients whose examples are `tf.data` datasets.
+
+  Args:
+    model: A `tff.learning` model function or a `FunctionalModel`.
+    num_clients: N.
+    client_type: The type of a `client_work.ClientInput`.
+
+  Returns:
+    A computation of (model weights at the server, list of
+    `client_work.ClientInput`) that returns the mean loss of each client at its
+    index, 0 elsewhere: that of its batches, by their number of examples.
+  """
+  weights_type = client_work.initial_weights_of(model).type_signature.result
+
+  def report(weights, client):
+    if isinstance(model, tff.learning.models.FunctionalModel):
+      pair = tuple(weights.trainable), tuple(weights.non_trainable)
+
+      def loss_of(batch):
+        x, y = batch.values() if isinstance(batch, dict) else batch
+        output = model.predict_on_batch(pair, x, training=False)
+        return model.loss(output, y)
+
+    else:
+      local = model()
+      tf.nest.map_structure(
+        lambda variable, value: variable.assign(value),
+        tff.learning.models.ModelWeights.from_model(local),
+        weights,
+      )
+
+      def loss_of(batch):
+        return local.forward_pass(batch, training=False).loss
+
+    def add(sums, batch):
+      size = tf.cast(tf.shape(tf.nest.flatten(batch)[0])[0], tf.float32)
+      return sums[0] + loss_of(batch) * size, sums[1] + size
+
+    total, count = client.examples.reduce((0.0, 0.0), add)
+    loss = tf.math.divide_no_nan(total, count)
+    return _at(client.index, loss, num_clients)
+
+  return _collect(report, weights_type, client_type)

@@ -13,14 +13,14 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
-Model = Union[
+TffModel = Union[
   Callable[[], tff.learning.models.VariableModel],
   tff.learning.models.FunctionalModel,
 ]
 
 
-class Participant(NamedTuple):
-  """What a selected client brings to a round with a `tf.data` dataset.
+class ClientInput(NamedTuple):
+  """What a selected client takes part with, on a `tf.data` dataset.
 
   A client learns its own weight and nothing of other clients' rates.
 
@@ -36,13 +36,13 @@ class Participant(NamedTuple):
 
 
 class Tally(NamedTuple):
-  """What is counted about a participant.
+  """What is counted about a client that takes part.
 
   Attributes:
     participation: 1 at the client's index, 0 elsewhere: its part of 1_S.
     counted: 1 at the client's index if its update counts, else 0: it was not
-      finite, or the client had no examples, and is left out.
-    weight: The weight, or 0 if the update is left out.
+      finite, or the client had no examples, and is excluded.
+    weight: The weight, or 0 if the update is excluded.
     measurements: Sums that local training makes, e.g. of losses; may be empty.
   """
 
@@ -53,7 +53,7 @@ class Tally(NamedTuple):
 
 
 class Contribution(NamedTuple):
-  """What a participant sends back; the server only sees sums of these.
+  """What a client sends back; the server only sees sums of these.
 
   Attributes:
     update: weight times (model received - model trained), i.e. -weight v_k, as
@@ -66,15 +66,15 @@ class Contribution(NamedTuple):
 
 
 class LocalTraining(NamedTuple):
-  """How participants turn the model into contributions.
+  """How clients turn the model into contributions.
 
   Attributes:
     initial_weights: A computation that returns the `ModelWeights` to start at.
     initialize: A computation that returns the state at the server to start at.
-    participant_type: The `tff.Type` of what a participant brings.
+    client_type: The `tff.Type` of what a client takes part with.
     tally_type: The `tff.Type` of a `Tally`.
     contribute: A function of (state at the server, weights at the clients,
-      participants at the clients), to be called in a federated computation. It
+      clients' inputs), to be called in a federated computation. It
       returns (new state, contributions at the clients, metrics at the server by
       name).
     finalize: Maps the sum of `Tally.measurements` to metrics, in TensorFlow.
@@ -82,13 +82,13 @@ class LocalTraining(NamedTuple):
 
   initial_weights: tff.framework.ConcreteComputation
   initialize: tff.framework.ConcreteComputation
-  participant_type: tff.types.Type
+  client_type: tff.types.Type
   tally_type: tff.types.Type
   contribute: Callable[[Any, Any, Any], tuple[Any, Any, dict[str, Any]]]
   finalize: Callable[[Any], Any]
 
 
-def initial_weights_of(model: Model) -> tff.framework.ConcreteComputation:
+def initial_weights_of(model: TffModel) -> tff.framework.ConcreteComputation:
   """Returns a computation of the `ModelWeights` that a model starts at."""
 
   @tff.tensorflow.computation
@@ -112,7 +112,7 @@ def is_finite(update: Any) -> tf.Tensor:
 
 
 def on_datasets(
-  model: Model,
+  model: TffModel,
   client_optimizer: tff.learning.optimizers.Optimizer,
   num_clients: int,
 ) -> LocalTraining:
@@ -124,7 +124,7 @@ def on_datasets(
     num_clients: N.
 
   Returns:
-    A `LocalTraining` whose participants are `Participant`s.
+    A `LocalTraining` on `ClientInput`s.
   """
   uniform = tff.learning.ClientWeighting.UNIFORM
   if isinstance(model, tff.learning.models.FunctionalModel):
@@ -148,12 +148,12 @@ def from_client_work(
   Args:
     work: A `ClientWorkProcess` that gives a finite update the weight 1 and one
       that is not finite the weight 0, as TFF's do with uniform weighting. The
-      update of a client without examples is left out here.
+      update of a client without examples is excluded here.
     initial_weights: A computation that returns the model weights to start at.
     num_clients: N.
 
   Returns:
-    A `LocalTraining` whose participants are `Participant`s.
+    A `LocalTraining` on `ClientInput`s.
   """
   dataset_type = work.next.type_signature.parameter[2].member
   update_type = work.next.type_signature.result.result.member.update
@@ -177,16 +177,16 @@ def from_client_work(
       ),
     )
 
-  def contribute(state, weights, participants):
-    output = work.next(state, weights, participants.examples)
+  def contribute(state, weights, clients):
+    output = work.next(state, weights, clients.examples)
     contributions = tff.federated_map(
       weigh,
       (
-        participants.examples,
+        clients.examples,
         output.result.update,
         output.result.update_weight,
-        participants.index,
-        participants.weight,
+        clients.index,
+        clients.weight,
       ),
     )
     return output.state, contributions, {'client_work': output.measurements}
@@ -194,8 +194,8 @@ def from_client_work(
   return LocalTraining(
     initial_weights=initial_weights,
     initialize=work.initialize,
-    participant_type=tff.types.to_type(
-      Participant(dataset_type, np.int32, np.float32)
+    client_type=tff.types.to_type(
+      ClientInput(dataset_type, np.int32, np.float32)
     ),
     tally_type=weigh.type_signature.result.tally,
     contribute=contribute,

@@ -46,55 +46,6 @@ class ServerState(NamedTuple):
   optimizer: Any
 
 
-def build_f3ast(
-  model: client_work.Model,
-  p: np.ndarray,
-  initial_rates: np.ndarray,
-  *,
-  client_optimizer: tff.learning.optimizers.Optimizer,
-  server_optimizer: Optional[tff.learning.optimizers.Optimizer] = None,
-  beta: float = 0.001,
-  correlation: str = rates.UNCORRELATED,
-  aggregator: Optional[Aggregator] = None,
-) -> tff.learning.templates.LearningProcess:
-  """Builds F3AST for clients with `tf.data` datasets.
-
-  `next(state, participants)` takes a list of `client_work.Participant`: the
-  dataset, index and weight of each client that was selected.
-
-  Args:
-    model: A no-argument function that returns a
-      `tff.learning.models.VariableModel`, or a `FunctionalModel`.
-    p: Each client's share of the data; sums to 1.
-    initial_rates: r(0), e.g. from `rates.initial`.
-    client_optimizer: The optimizer of local training; see `client_optimizers`
-      for FedProx.
-    server_optimizer: Takes Delta for a gradient; SGD with learning rate 1 by
-      default, which adds Delta to the model. Adam gives F3AST+Adam.
-    beta: The step of the rates.
-    correlation: The form of H, `uncorrelated` or `positive`.
-    aggregator: Sums the weighted updates; a plain sum by default. Factories
-      that clip, compress or add noise fit here. A weighted one is given each
-      update with its weight, and its mean is multiplied by the sum of the
-      weights. An unweighted one is given weight times update; if it returns a
-      mean, as `tff.learning.dp_aggregator` does, the server's learning rate has
-      to make up for that.
-
-  Returns:
-    A `LearningProcess` with a `ServerState`.
-  """
-  training = client_work.on_datasets(model, client_optimizer, len(p))
-  return compose(
-    training,
-    p,
-    initial_rates,
-    server_optimizer=server_optimizer,
-    beta=beta,
-    correlation=correlation,
-    aggregator=aggregator,
-  )
-
-
 class _Server(NamedTuple):
   """What the server does.
 
@@ -193,7 +144,7 @@ def _server_update(
     stepped_state, stepped = server_optimizer.next(
       optimizer_state, weights.trainable, update
     )
-    # Nor does a sum that overflows count: then all are left out.
+    # Nor does a sum that overflows count: then all are excluded.
     is_finite = client_work.is_finite(update)
     counted = tf.where(is_finite, tally.counted, 0)
     is_step = tf.reduce_any(counted > 0)
@@ -202,12 +153,12 @@ def _server_update(
       (stepped, stepped_state),
       (weights.trainable, optimizer_state),
     )
-    left_out = tally.participation - counted
+    excluded = tally.participation - counted
     metrics = collections.OrderedDict(
       selection=collections.OrderedDict(
-        participants=tf.reduce_sum(tally.participation),
-        left_out=tf.reduce_sum(left_out),
-        left_out_clients=left_out,
+        selected=tf.reduce_sum(tally.participation),
+        excluded=tf.reduce_sum(excluded),
+        excluded_clients=excluded,
         sum_of_weights=tf.where(is_finite, tally.weight, 0.0),
         variance_bound=tf.reduce_sum(tf.math.multiply_no_nan(1 / r, numerator)),
       ),
@@ -271,7 +222,7 @@ def _step(server_update: Any, state: Any, update: Any, tally: Any) -> Any:
   )
 
 
-def compose(
+def build_process(
   training: client_work.LocalTraining,
   p: np.ndarray,
   initial_rates: np.ndarray,
@@ -283,21 +234,27 @@ def compose(
 ) -> tff.learning.templates.LearningProcess:
   """Builds the process around a given way of local training.
 
-  The metrics of a round are, under `selection`: `participants` (|S_t|),
-  `left_out` (participants whose update was not finite, or who had no examples),
-  `left_out_clients` (1 for each of them, in a vector of all clients),
+  The metrics of a round are, under `selection`: `selected` (|S_t|),
+  `excluded` (how many of them had no examples, or an update that is not
+  finite), `excluded_clients` (1 for each of them, in a vector of all clients),
   `sum_of_weights` and `variance_bound` (H(r(t))); under `client_work` what
   local training measures; under `aggregator` what the aggregator does, if one
   is given.
 
   Args:
-    training: How participants turn the model into contributions.
-    p: Each client's share of the data.
-    initial_rates: r(0).
-    server_optimizer: As in `build_f3ast`.
+    training: How clients turn the model into contributions.
+    p: Each client's share of the data; sums to 1.
+    initial_rates: r(0), e.g. from `rates.initial`.
+    server_optimizer: Takes Delta for a gradient; SGD with learning rate 1 by
+      default, which adds Delta to the model. Adam gives F3AST+Adam.
     beta: The step of the rates.
-    correlation: The form of H.
-    aggregator: As in `build_f3ast`.
+    correlation: The form of H, `uncorrelated` or `positive`.
+    aggregator: Sums the weighted updates; a plain sum by default. Factories
+      that clip, compress or add noise fit here. A weighted one is given each
+      update with its weight, and its mean is multiplied by the sum of the
+      weights. An unweighted one is given weight times update; if it returns a
+      mean, as `tff.learning.dp_aggregator` does, the server's learning rate has
+      to make up for that.
 
   Returns:
     A `LearningProcess` with a `ServerState`.
@@ -318,12 +275,12 @@ def compose(
 
   @tff.federated_computation(
     initialize.type_signature.result,
-    tff.types.FederatedType(training.participant_type, tff.CLIENTS),
+    tff.types.FederatedType(training.client_type, tff.CLIENTS),
   )
-  def next_fn(state, participants):
+  def next_fn(state, clients):
     weights_at_clients = tff.federated_broadcast(state.global_model_weights)
     client_work_state, contributions, more_metrics = training.contribute(
-      state.client_work, weights_at_clients, participants
+      state.client_work, weights_at_clients, clients
     )
     # Line 9: Delta = sum over S of p_k / r_k(t) v_k.
     if sum_updates:

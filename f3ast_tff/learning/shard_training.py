@@ -7,7 +7,7 @@ the computation to be compiled with XLA.
 """
 
 import collections
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,6 +15,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from f3ast_tff.learning import client_work
+from f3ast_tff.learning import examples as examples_lib
 from f3ast_tff.learning import shards
 from f3ast_tff.models import functional
 
@@ -34,7 +35,7 @@ class Batch(NamedTuple):
   mask: tf.Tensor
 
 
-def layout_of(examples: shards.Examples) -> Layout:
+def layout_of(examples: examples_lib.Examples) -> Layout:
   """Returns the layout of examples given as arrays with a leading axis."""
   return tuple(
     (name, tuple(field.shape[1:]), np.dtype(field.dtype))
@@ -42,12 +43,7 @@ def layout_of(examples: shards.Examples) -> Layout:
   )
 
 
-def resident(train: Sequence[shards.Examples]) -> dict[str, tf.Tensor]:
-  """Returns the examples of all clients, to be kept by TensorFlow."""
-  return kept(shards.concatenated(train))
-
-
-def kept(fields: shards.Examples) -> dict[str, tf.Tensor]:
+def as_tensors(fields: examples_lib.Examples) -> dict[str, tf.Tensor]:
   """Returns examples, to be kept by TensorFlow."""
   return {name: tf.convert_to_tensor(field) for name, field in fields.items()}
 
@@ -117,54 +113,6 @@ def fold_clients(
   return totals
 
 
-def check_loss_is_weighted_mean(
-  model: tff.learning.models.FunctionalModel, layout: Layout
-) -> None:
-  """Raises unless `model.loss` is a mean weighted by `sample_weight`.
-
-  The last batch of a client is filled up with rows of weight 0. A loss that
-  ignores the weights would train on these rows, and one that divides by the
-  number of rows on too small a gradient, silently.
-
-  Args:
-    model: The model.
-    layout: The layout of its examples, with fields x and y.
-  """
-
-  def some_weights(initial):
-    # A model that starts at zeros tells no two rows apart.
-    weights = np.asarray(initial)
-    noise = 0.1 * np.cos(np.arange(weights.size)).reshape(weights.shape)
-    return tf.constant((weights + noise).astype(weights.dtype))
-
-  # Rows of zeros may be padding to a model, and count for nothing; so each of
-  # the two kinds is once what counts and once what only fills up.
-  rows = np.array([1, 1, 0, 0])
-  with tf.Graph().as_default(), tf.compat.v1.Session() as session:
-    fields = {
-      name: tf.constant(np.stack([np.full(shape, row, dtype) for row in rows]))
-      for name, shape, dtype in layout
-    }
-    weights = tf.nest.map_structure(some_weights, model.initial_weights)
-    output = model.predict_on_batch(weights, fields['x'], training=False)
-
-    def loss_of(some, mask=None):
-      of_some = tf.nest.map_structure(lambda o: o[some], (output, fields['y']))
-      return model.loss(*of_some, mask)
-
-    pairs = session.run([
-      (loss_of(slice(0, 2)), loss_of(slice(0, 3), tf.constant([1.0, 1, 0]))),
-      (loss_of(slice(2, 4)), loss_of(slice(1, 4), tf.constant([0.0, 1, 1]))),
-    ])
-  for alone, filled_up in pairs:
-    if not np.allclose(alone, filled_up, rtol=1e-4):
-      raise ValueError(
-        'The loss of a model that trains on shards must be the mean of the '
-        'per-example losses weighted by sample_weight; this one is '
-        f'{alone:g} on two rows but {filled_up:g} beside a third of weight 0.'
-      )
-
-
 class Trained(NamedTuple):
   """A client after some of its local steps.
 
@@ -198,9 +146,31 @@ def local_step(
   model: tff.learning.models.FunctionalModel,
   client_optimizer: tff.learning.optimizers.Optimizer,
   non_trainable: Any,
+  is_trained: bool = True,
 ) -> Callable[[Trained, Batch], Trained]:
-  """Returns the function that trains on a batch, for `fold_clients`."""
+  """Returns the function that trains on a batch, for `fold_clients`.
+
+  Args:
+    model: The model.
+    client_optimizer: The optimizer of local training.
+    non_trainable: The weights that are not trained.
+    is_trained: Whether it makes a step; else it only sums losses.
+
+  Returns:
+    A function of what the client has so far and a batch.
+  """
   predict = functional.forward_pass(model)
+
+  def add_loss(own, batch):
+    output = predict(
+      (own.trainable, non_trainable), batch.fields['x'], training=False
+    )
+    loss = model.loss(output, batch.fields['y'], batch.mask)
+    size = tf.reduce_sum(batch.mask)
+    return own._replace(
+      loss_sum=own.loss_sum + loss * size,
+      num_examples=own.num_examples + size,
+    )
 
   def step(own, batch):
     with tf.GradientTape() as tape:
@@ -221,7 +191,7 @@ def local_step(
       own.num_examples + size,
     )
 
-  return step
+  return step if is_trained else add_loss
 
 
 def shard_type(layout: Layout, batch_size: int) -> tff.types.Type:
@@ -248,8 +218,8 @@ def build(
 
   Args:
     model: A `FunctionalModel` whose loss is a mean weighted by `sample_weight`,
-      as `models.functional.build` makes it; `check_loss_is_weighted_mean`
-      tells of others.
+      as `models.functional.build` makes it; `model_conversion` checks
+      others.
     client_optimizer: The optimizer of local training.
     num_clients: N.
     layout: The layout of the examples, with fields x and y.
@@ -257,7 +227,7 @@ def build(
     xla: Whether to compile with XLA, once for each shape of a shard.
 
   Returns:
-    A `LocalTraining` whose participants are `shards.Shard`s.
+    A `LocalTraining` on `shards.Shard`s.
   """
   initial_weights = client_work.initial_weights_of(model)
   weights_type = initial_weights.type_signature.result
@@ -323,9 +293,9 @@ def build(
       tuple(weights.trainable), tuple(weights.non_trainable), shard
     )
 
-  def contribute(state, weights, participants):
+  def contribute(state, weights, clients):
     contributions = tff.federated_map(
-      contribute_locally, (weights, participants)
+      contribute_locally, (weights, clients)
     )
     return state, contributions, {}
 
@@ -344,7 +314,7 @@ def build(
   return client_work.LocalTraining(
     initial_weights=initial_weights,
     initialize=initialize,
-    participant_type=shard_type(layout, batch_size),
+    client_type=shard_type(layout, batch_size),
     tally_type=contribute_locally.type_signature.result.tally,
     contribute=contribute,
     finalize=finalize,

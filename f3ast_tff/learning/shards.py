@@ -5,18 +5,17 @@ clients and the rows of their batches; `shard_training` gathers the rows. A
 shard's clients train one after the other, and shards train side by side.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple, Optional
 
 import numpy as np
 
 from f3ast_tff import randomness
 from f3ast_tff import selection
+from f3ast_tff.learning import examples as examples_lib
 
 NOBODY = -1  # The index of a client that only fills up a table.
 NO_ROW = -1  # The row of an example that only fills up a batch.
-
-Examples = Mapping[str, Any]
 
 
 class Shard(NamedTuple):
@@ -36,20 +35,6 @@ class Shard(NamedTuple):
   batches: Any
 
 
-class Asked(NamedTuple):
-  """Examples whose losses are asked for.
-
-  Attributes:
-    examples: As in `Shard`.
-    batches: int32 [batches, batch size], rows of `examples` or `NO_ROW`.
-    owners: int32, the client of each row, `NOBODY` where there is none.
-  """
-
-  examples: Any
-  batches: Any
-  owners: Any
-
-
 class Part(NamedTuple):
   """Who is in a shard: all that makes one, but for the examples.
 
@@ -64,18 +49,6 @@ class Part(NamedTuple):
   weights: np.ndarray
   round_num: int
   failed: Collection[int] = ()
-
-
-class AskedPart(NamedTuple):
-  """As `Part`, of clients that are asked for their losses.
-
-  Attributes:
-    clients: All that are asked.
-    place: Which of the shards of their examples this is.
-  """
-
-  clients: np.ndarray
-  place: int
 
 
 class Capacity(NamedTuple):
@@ -124,7 +97,7 @@ def capacity(
   return Capacity(max(1, most), max(1, int(batches[:most].sum())))
 
 
-def _at_least(size: int, needed: int) -> int:
+def at_least(size: int, needed: int) -> int:
   """Returns the multiple of a size that something fits into."""
   return size * max(1, num_batches(needed, size))
 
@@ -151,73 +124,6 @@ def deal(loads: Sequence[int], num_shards: int) -> list[list[int]]:
   return dealt
 
 
-def concatenated(parts: Sequence[Examples]) -> dict[str, np.ndarray]:
-  """Returns the examples of several clients behind each other.
-
-  Args:
-    parts: The examples of each client.
-
-  Returns:
-    The fields, of the types that the first client's have.
-
-  Raises:
-    ValueError: If clients' examples do not fit together.
-  """
-  for part in parts:
-    sizes = {name: len(field) for name, field in part.items()}
-    if len(set(sizes.values())) != 1 or set(sizes) != set(parts[0]):
-      raise ValueError(
-        'All clients need the same fields, and all fields of a client the same '
-        f'number of examples, but one has {sizes}.'
-      )
-  fields = {}
-  for name, first in parts[0].items():
-    field = np.empty(
-      (sum(len(part[name]) for part in parts), *first.shape[1:]), first.dtype
-    )
-    at = 0
-    for part in parts:
-      end = at + len(part[name])
-      field[at:end] = _fitting(name, part[name], first)
-      at = end
-    fields[name] = field
-  return fields
-
-
-def split(
-  examples: Examples, sizes: np.ndarray
-) -> list[dict[str, np.ndarray]]:
-  """Returns the examples of each client from those of all, without a copy."""
-  ends = np.cumsum(sizes)
-  return [
-    {name: field[end - size : end] for name, field in examples.items()}
-    for size, end in zip(sizes, ends)
-  ]
-
-
-def _fitting(name: str, given: np.ndarray, like: np.ndarray) -> np.ndarray:
-  """Returns a field with the type of another client's."""
-  if given.shape[1:] != like.shape[1:]:
-    raise ValueError(
-      f'Field {name!r} must have shape {like.shape[1:]} in every example, but '
-      f'it has {given.shape[1:]}.'
-    )
-  if given.dtype == like.dtype:
-    return given
-  with np.errstate(all='ignore'):  # It is checked at once.
-    kept = given.astype(like.dtype)
-  if like.dtype.kind == 'f':  # Digits may be lost, numbers may not.
-    is_kept = np.array_equal(np.isfinite(given), np.isfinite(kept))
-  else:
-    is_kept = np.array_equal(given, kept)
-  if not is_kept:
-    raise ValueError(
-      f'Field {name!r} must fit {like.dtype.name}, the type of the first '
-      f'client, but one has {given.dtype.name} that does not.'
-    )
-  return kept
-
-
 class ClientShards:
   """Makes the shards of cohorts.
 
@@ -227,20 +133,18 @@ class ClientShards:
   are full, and the last epoch ends where the last batch does.
 
   Attributes:
-    examples: Those of all clients behind each other; None if there is an
-      augmentation.
     num_examples: The number of examples of each client.
   """
 
   def __init__(
     self,
-    train: Sequence[Examples],
-    examples: Optional[Examples],
+    train: Sequence[examples_lib.Examples],
+    examples: Callable[[], examples_lib.Examples],
     *,
     batch_size: int,
     epochs: int = 1,
     steps: int = 0,
-    num_shards: int = 1,
+    num_shards: Optional[int] = 1,
     seed: int = 0,
     augment: Optional[Callable[[Any, np.random.Generator], Any]] = None,
     is_shuffled: bool = True,
@@ -250,19 +154,19 @@ class ClientShards:
 
     Args:
       train: The examples of each client.
-      examples: Those of all clients behind each other, as what trains wants
-        them; unused, and may be None, if there is an `augment`.
+      examples: Returns those of all clients behind each other, as what trains
+        wants them; not called if there is an `augment`.
       batch_size: The size of a local batch.
       epochs: The passes over the local data.
       steps: The local steps, each on a full batch; 0 if `epochs` decide.
-      num_shards: How many shards a cohort has.
+      num_shards: How many shards a cohort has; None for one for each client.
       seed: Decides the order and the augmentation.
       augment: Maps (examples, generator) to those of one epoch.
       is_shuffled: Whether the order is drawn; else it is as given.
       filled_up_to: The size of all shards; None for what each needs.
     """
     self._train = train
-    self.examples = examples
+    self._examples = examples
     self._batch_size = batch_size
     self._epochs = epochs
     self._steps = steps
@@ -278,7 +182,7 @@ class ClientShards:
     self._starts = starts.tolist()
 
   @property
-  def some_examples(self) -> Examples:
+  def some_examples(self) -> examples_lib.Examples:
     """Some examples in the form in which clients train on them."""
     if self._augment is None:
       return self._train[0]
@@ -292,7 +196,9 @@ class ClientShards:
     )
     return rng.permutation(self._sizes[client])
 
-  def _augmented(self, client: int, round_num: int, epoch: int) -> Examples:
+  def _augmented(
+    self, client: int, round_num: int, epoch: int
+  ) -> examples_lib.Examples:
     assert self._augment is not None
     rng = randomness.generator(
       self._seed, f'augmentation in epoch {epoch}', round_num, client
@@ -313,8 +219,8 @@ class ClientShards:
       size = Capacity(1, 1)
     # A policy of a user's may take more clients than were to be expected.
     size = Capacity(
-      _at_least(size.clients, len(clients)),
-      _at_least(size.batches, sum(counts)),
+      at_least(size.clients, len(clients)),
+      at_least(size.batches, sum(counts)),
     )
     table = np.full((size.clients, 3), NOBODY, np.int32)
     ends = np.cumsum(counts, dtype=np.int32)
@@ -322,7 +228,7 @@ class ClientShards:
     all_weights = np.zeros(size.clients, np.float32)
     all_weights[: len(clients)] = weights
     rows = np.full(size.batches * batch_size, NO_ROW, np.int32)
-    own: list[Examples] = []
+    own: list[examples_lib.Examples] = []
     num_own = 0
     for k, end, count in zip(clients, ends.tolist(), counts):
       at, behind = (end - count) * batch_size, end * batch_size
@@ -337,9 +243,10 @@ class ClientShards:
         order = self._order(k, round_num, epoch)[: behind - at]
         rows[at : at + order.size] = first + order
         at, epoch = at + order.size, epoch + 1
-    examples = self.examples
-    if self._augment is not None:
-      examples = concatenated(own or [self.some_examples])
+    if self._augment is None:
+      examples = self._examples()
+    else:
+      examples = examples_lib.concatenated(own or [self.some_examples])
     return Shard(examples, table, all_weights, rows.reshape(-1, batch_size))
 
   def parts(
@@ -370,93 +277,13 @@ class ClientShards:
         round_num,
         failed,
       )
-      for some in deal(loads, self._num_shards)
+      for some in (
+        deal(loads, self._num_shards)
+        if self._num_shards
+        else [[place] for place in range(len(clients))]
+      )
     ]
 
   def __call__(self, cohort: selection.Cohort, round_num: int) -> list[Shard]:
     """Returns the shards of a cohort that trains in a round."""
     return [self.fill(part) for part in self.parts(cohort, round_num)]
-
-
-class AskedShards:
-  """Makes the shards of clients that are asked for their losses.
-
-  Whose an example is matters only to the sums, so the examples of all clients
-  share batches, those of like length beside each other.
-  """
-
-  def __init__(
-    self,
-    train: Sequence[Examples],
-    examples: Optional[Examples],
-    *,
-    batch_size: int,
-    num_shards: int = 1,
-    as_tested: Optional[Callable[[Any], Any]] = None,
-    lengths: Optional[np.ndarray] = None,
-    filled_up_to: Optional[int] = None,
-  ):
-    """Prepares to make shards.
-
-    Args:
-      train: The examples of each client.
-      examples: Those of all clients behind each other; unused, and may be None,
-        if there is an `as_tested`.
-      batch_size: How many examples go through the model at a time.
-      num_shards: How many shards there are.
-      as_tested: Maps training examples to the form that test examples have.
-      lengths: The length of each of `examples`; None if it does not matter.
-      filled_up_to: The batches of all shards; None for what each needs.
-    """
-    self._train = train
-    self._examples = examples
-    self._batch_size = batch_size
-    self._num_shards = num_shards
-    self._as_tested = as_tested
-    self._lengths = lengths
-    self._filled_up_to = filled_up_to
-    self._sizes = np.array([len(part['y']) for part in train])
-    self._starts = np.cumsum(self._sizes) - self._sizes
-    self._last: tuple[Optional[bytes], list[Asked]] = None, []
-
-  def parts(self, clients: np.ndarray) -> list[AskedPart]:
-    """Returns the shards of all training examples of some clients."""
-    return [AskedPart(clients, place) for place in range(self._num_shards)]
-
-  def fill(self, part: AskedPart) -> Asked:
-    """Returns one of the shards of some clients."""
-    whose, shards = self._last
-    if whose != part.clients.tobytes():
-      whose, shards = part.clients.tobytes(), self._shards(part.clients)
-      self._last = whose, shards  # The other places are asked for, too.
-    return shards[part.place]
-
-  def _shards(self, clients: np.ndarray) -> list[Asked]:
-    """Returns all shards of some clients."""
-    sizes, num_shards = self._sizes[clients], self._num_shards
-    owners = np.repeat(clients, sizes)
-    ends = np.cumsum(sizes)
-    rows = np.arange(owners.size)
-    examples = self._examples
-    if self._as_tested is None:
-      rows = rows + np.repeat(self._starts[clients] - (ends - sizes), sizes)
-    else:
-      examples = self._as_tested(
-        concatenated([self._train[k] for k in clients])
-      )
-    if self._lengths is not None:
-      order = np.argsort(self._lengths[rows], kind='stable')
-      rows, owners = rows[order], owners[order]
-    num_needed = num_batches(rows.size, self._batch_size)
-    count = _at_least(
-      self._filled_up_to or 1, num_batches(num_needed, num_shards)
-    )
-    shape = count * num_shards, self._batch_size
-    batches = np.full(shape, NO_ROW, np.int32)
-    batches.flat[: rows.size] = rows
-    owner = np.full(shape, NOBODY, np.int32)
-    owner.flat[: rows.size] = owners
-    return [
-      Asked(examples, batches[n::num_shards], owner[n::num_shards])
-      for n in range(num_shards)
-    ]

@@ -10,11 +10,14 @@ that were not released, and steps r twice when a failed round is repeated.
 """
 
 import dataclasses
+from typing import Union
 
 import numpy as np
 
 from f3ast_tff import rates
 from f3ast_tff import selection
+from f3ast_tff.methods import f3ast as f3ast_lib
+from f3ast_tff.methods import power_of_choice as power_of_choice_lib
 
 
 @dataclasses.dataclass(frozen=True)
@@ -102,7 +105,7 @@ def f3ast(
     r = rates.update(s.r[clients], np.ones(clients.size), s.beta)
     cohort = selection.Cohort(clients, rates.weights(s.p[clients], r))
   else:
-    cohort = selection.POLICIES['f3ast'](s, rng)
+    cohort = f3ast_lib.select(s, rng)
   if protocol.divide_by_k:
     cohort = cohort._replace(weights=cohort.weights / max(1, s.k))
   return cohort
@@ -131,7 +134,7 @@ def proportional(
   return _by_predictions(drawn, s.num_predictions)
 
 
-@selection.needs_model
+@selection.needs_losses
 def power_of_choice(
   s: selection.Situation, rng: np.random.Generator
 ) -> selection.Cohort:
@@ -151,12 +154,14 @@ def power_of_choice(
     return _by_predictions(candidates, s.num_predictions)
   clients, place = np.unique(candidates, return_inverse=True)
   losses = np.asarray(s.losses_of(clients))[place]
-  best = selection.highest(losses, s.k, rng)
+  best = power_of_choice_lib.highest(losses, s.k, rng)
   return _by_predictions(candidates[best], s.num_predictions)
 
 
-def policy(name: str, protocol: Protocol) -> selection.Policy:
-  """Returns a policy of `selection`, with the departures that concern it."""
+def departing(
+  name: str, protocol: Protocol
+) -> Union[str, selection.Policy]:
+  """Returns a policy with the departures that concern it; else its name."""
   if name == 'f3ast' and (
     protocol.fill_with_unavailable or protocol.divide_by_k
   ):
@@ -165,4 +170,4 @@ def policy(name: str, protocol: Protocol) -> selection.Policy:
     return proportional
   if name == 'power_of_choice' and protocol.losses_of_training:
     return power_of_choice
-  return selection.POLICIES[name]
+  return name

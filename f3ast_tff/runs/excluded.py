@@ -3,22 +3,22 @@
 from absl import logging
 import numpy as np
 
-from f3ast_tff.execution import server as server_lib
+from f3ast_tff.execution import rounds as rounds_lib
 
 
-class LeftOut:
+class ExcludedClients:
   """Names in the log the clients whose updates do not count."""
 
   def __init__(self, num_examples: np.ndarray):
     self._num_examples = num_examples
     self._named: set[tuple[int, str]] = set()
 
-  def tell(self, played: server_lib.Round, round_num: int) -> None:
+  def log(self, round_: rounds_lib.Round, round_num: int) -> None:
     """Names each client once for each reason, so that logs stay short."""
-    mask = played.metrics['selection']['left_out_clients']
+    mask = round_.metrics['selection']['excluded_clients']
     by_reason: dict[str, list[int]] = {}
     for client in np.flatnonzero(mask).tolist():
-      if client in played.failed:
+      if client in round_.failed:
         reason = 'whose training fails'
       elif self._num_examples[client] == 0:
         reason = 'without examples'
@@ -29,23 +29,23 @@ class LeftOut:
         by_reason.setdefault(reason, []).append(client)
     for reason, clients in by_reason.items():
       logging.warning(
-        'Round %d leaves out clients %s: %s. This is said once of each.',
+        'Round %d excludes clients %s: %s. This is said once of each.',
         round_num,
         reason,
         ', '.join(map(str, clients)),
       )
 
-  def expected_and_counted(self, played: server_lib.Round) -> tuple[int, int]:
+  def expected_and_counted(self, round_: rounds_lib.Round) -> tuple[int, int]:
     """Returns how many updates were to be expected, and how many counted.
 
     Args:
-      played: The round.
+      round_: The round.
 
     Returns:
-      Participants with examples, and who of these gave an update. Where
+      Selected clients with examples, and who of these gave an update. Where
       training fails, one was expected: if that is so at each client, the run
       must not go on to its end as if all were well.
     """
-    expected = int((self._num_examples[played.cohort.clients] > 0).sum())
-    measured = played.metrics['selection']
-    return expected, int(measured['participants'] - measured['left_out'])
+    expected = int((self._num_examples[round_.cohort.clients] > 0).sum())
+    measured = round_.metrics['selection']
+    return expected, int(measured['selected'] - measured['excluded'])

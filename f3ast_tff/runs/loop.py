@@ -1,11 +1,10 @@
 """A run from the first round to the last: the program around the rounds.
 
-Plays rounds, tests the model, saves checkpoints, and writes the files of the
+Runs rounds, tests the model, saves checkpoints, and writes the files of the
 run's folder.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-import contextlib
+from collections.abc import Callable, Mapping
 import dataclasses
 import functools
 import gc
@@ -14,66 +13,37 @@ import time
 from typing import Any, NamedTuple, Optional
 
 import numpy as np
-import psutil
 import tensorflow as tf
 import tqdm
 
+from f3ast_tff.datasets import federated
+from f3ast_tff.execution import rounds as rounds_lib
+from f3ast_tff.execution.cluster import cluster as cluster_lib
+from f3ast_tff.learning import training as training_lib
 from f3ast_tff.runs import checkpoint
 from f3ast_tff.runs import config as config_lib
 from f3ast_tff.runs import divergence
-from f3ast_tff.learning import engine as engine_lib
-from f3ast_tff.runs import environment as environment_lib
 from f3ast_tff.runs import evaluation
-from f3ast_tff.runs import excluded as left_out_lib
-from f3ast_tff.learning import process as process_lib
+from f3ast_tff.runs import excluded as excluded_lib
+from f3ast_tff.runs import files as files_lib
 from f3ast_tff.runs import run_directory
-from f3ast_tff.execution import server as server_lib
-from f3ast_tff.execution.cluster import cluster as cluster_lib
-from f3ast_tff.datasets import federated
-
-# They belong to the state. The times that timing.csv holds do not.
-_ROW_FILES = ('metrics.csv', 'rounds.csv')
-_TIMING = (
-  'round',
-  'train_seconds',
-  'eval_seconds',
-  'checkpoint_seconds',
-  'memory_mb',
-)
-
-
-class Progress(NamedTuple):
-  """All that a run carries from round to round; what a checkpoint holds.
-
-  Attributes:
-    server: The state of the learning process, r included.
-    times_available: Per client, in how many rounds it was available.
-    times_selected: Per client, in how many rounds it took part.
-  """
-
-  server: Any
-  times_available: np.ndarray
-  times_selected: np.ndarray
-
-
-def _model_weights(state: process_lib.ServerState) -> tuple[Any, Any]:
-  weights = state.global_model_weights
-  return weights.trainable, weights.non_trainable
+from f3ast_tff.runs import server_rate_file
+from f3ast_tff.runs import task as task_lib
 
 
 def _origin(
   config: config_lib.Config,
   dataset: federated.FederatedDataset,
-  environment: environment_lib.Environment,
 ) -> dict[str, Any]:
-  """Returns what a checkpoint must be of to go on with it."""
+  """Returns what a checkpoint must be of to continue it."""
   origin = {
     **dataclasses.asdict(config),
     'the data set': federated.fingerprint(dataset),
     **run_directory.versions(),
   }
-  if environment.server_rates is not None:
-    origin['the server_rate_file'] = environment.server_rates.sha256
+  given = server_rate_file.of(config)
+  if given is not None:
+    origin['the server_rate_file'] = given.sha256
   return origin
 
 
@@ -89,7 +59,7 @@ class _Files(NamedTuple):
 
   @property
   def rows(self) -> list[pathlib.Path]:
-    return [self.folder / name for name in _ROW_FILES]
+    return [self.folder / name for name in files_lib.ROW_FILES]
 
 
 class _Test(NamedTuple):
@@ -101,7 +71,7 @@ class _Test(NamedTuple):
 
 def run(
   config: config_lib.Config,
-  task: engine_lib.Task,
+  task: task_lib.Task,
   folder: pathlib.Path,
   stop_if_diverged: bool = True,
   cluster: Optional[cluster_lib.Cluster] = None,
@@ -113,7 +83,7 @@ def run(
     task: What is trained.
     folder: The run's folder, claimed by the caller.
     stop_if_diverged: Whether to end when numbers are not finite any more; else
-      all rounds are played whatever they give.
+      all rounds are run whatever they give.
     cluster: Where clients train; None for this process. The files are the same.
 
   Returns:
@@ -126,7 +96,7 @@ def run(
     RunDirectoryError: If the folder's checkpoints are of another run.
     SettingsError: If the settings do not fit the task.
   """
-  engine = engine_lib.build(config, task, trains_here=cluster is None)
+  training = task_lib.build(config, task)
   test = _Test(
     evaluation.build_evaluator(
       task.model, task.dataset, num_threads=config.parallel_clients
@@ -135,48 +105,48 @@ def run(
       len(task.dataset.test_owner), config.eval_examples, config.seed
     ),
   )
-  files = _Files(folder, _origin(config, task.dataset, engine.environment))
-  server = server_lib.Server(engine, cluster)
+  files = _Files(folder, _origin(config, task.dataset))
+  rounds = rounds_lib.Rounds(
+    training, config.rounds, None if cluster is None else cluster.runner
+  )
   if cluster is not None:
-    _open(cluster, engine, task, files.origin['the data set'])
+    _open(cluster, training, task, files.origin['the data set'])
   # What has been imported and traced stays. To look through it for garbage
   # takes a second each time, so that programs turn that off until here.
   gc.freeze()
   gc.enable()
   started = time.perf_counter()
-  start, progress = _restore(files, server)
+  start, progress = _restore(files, rounds)
   progress = _train(
-    engine, server, test, files, start, progress, stop_if_diverged
+    config, training, rounds, test, files, start, progress, stop_if_diverged
   )
-  _write_final_files(folder, task.dataset, engine.environment, progress)
+  files_lib.write_final_files(folder, task.dataset, training.selector, progress)
   return time.perf_counter() - started
 
 
 def _open(
   cluster: cluster_lib.Cluster,
-  engine: engine_lib.Engine,
-  task: engine_lib.Task,
+  training: training_lib.Training,
+  task: task_lib.Task,
   fingerprint: str,
 ) -> None:
   """Starts the workers of a cluster."""
   dataset = task.dataset
   cluster.open(
-    functools.partial(
-      engine_lib.fillers, engine.makers, dataset.augment is None
-    ),
-    functools.partial(engine_lib.load_again, task.load, fingerprint),
-    functools.partial(engine_lib.client_examples, dataset),
+    functools.partial(task_lib.fillers, training.makers),
+    functools.partial(task_lib.load_again, task.load, fingerprint),
+    functools.partial(task_lib.client_examples, dataset),
     run_directory.versions,
   )
 
 
 def _restore(
-  files: _Files, server: server_lib.Server
-) -> tuple[int, Progress]:
+  files: _Files, rounds: rounds_lib.Rounds
+) -> tuple[int, files_lib.Progress]:
   """Returns the last saved round and state, and drops rows beyond it."""
-  state = server.state
+  state = rounds.state
   nobody = np.zeros(len(state.rates), np.int64)
-  progress = Progress(state, nobody, nobody)
+  progress = files_lib.Progress(state, nobody, nobody)
   for folder in (files.folder, files.checkpoints):
     run_directory.remove_unfinished(folder)
   start = 0
@@ -185,78 +155,28 @@ def _restore(
   )
   if found is not None:
     start, progress = found
-    server.state = progress.server
-  run_directory.keep_rounds(files.folder / 'timing.csv', _TIMING, start)
+    rounds.state = progress.server
+  timing = files.folder / 'timing.csv'
+  run_directory.keep_rounds(timing, files_lib.TIMING, start)
   return start, progress
 
 
-def _row(played: server_lib.Round, t: int, k: int) -> dict[str, Any]:
-  """Returns the row of a round in `rounds.csv`."""
-  measured = played.metrics['selection']
-  return {
-    'round': t,
-    'available': int(played.available.sum()),
-    'k': k,
-    'selected': int(measured['participants']),
-    'left_out': int(measured['left_out']),
-    'empty': int(measured['participants'] == 0),
-    'sum_of_weights': float(measured['sum_of_weights']),
-    'variance_bound': float(measured['variance_bound']),
-    'train_loss': float(played.metrics['client_work']['train']['loss']),
-    'clients': ' '.join(map(str, played.cohort.clients)),
-  }
-
-
-@contextlib.contextmanager
-def _writing_events() -> Iterator[None]:
-  """Turns TensorFlow's errors of a full disk into those of Python."""
-  try:
-    yield
-  except tf.errors.OpError as error:
-    reason = error.message.partition('} ')[2] or error.message
-    raise OSError(reason.partition('\n')[0]) from error
-
-
-def _write_test(
-  folder: pathlib.Path,
-  t: int,
-  metrics: evaluation.Metrics,
-  round_row: Mapping[str, Any],
-) -> None:
-  """Writes what a test gave, beside what happened in its round."""
-  row = {'round': t, **metrics._asdict(), **round_row}
-  del row['clients']
-  run_directory.append_row(folder / 'metrics.csv', row)
-  with _writing_events():
-    for name, value in row.items():
-      tf.summary.scalar(name, value, step=t)
-
-
-def _write_timing(
-  folder: pathlib.Path, t: int, moments: Sequence[float]
-) -> None:
-  """Writes the seconds between the moments of a round, and the memory."""
-  seconds = (f'{end - begin:.6f}' for begin, end in zip(moments, moments[1:]))
-  memory = psutil.Process().memory_info().rss // 1_000_000
-  row = dict(zip(_TIMING, (t, *seconds, memory)))
-  run_directory.append_row(folder / 'timing.csv', row)
-
-
 def _train(
-  engine: engine_lib.Engine,
-  server: server_lib.Server,
+  config: config_lib.Config,
+  training: training_lib.Training,
+  rounds: rounds_lib.Rounds,
   test: _Test,
   files: _Files,
   start: int,
-  progress: Progress,
+  progress: files_lib.Progress,
   is_guarded: bool,
-) -> Progress:
+) -> files_lib.Progress:
   """Runs the rounds after `start` and writes their rows."""
-  config, folder = engine.config, files.folder
-  left_out = left_out_lib.LeftOut(engine.shards.num_examples)
+  folder = files.folder
+  excluded = excluded_lib.ExcludedClients(training.cohort_data.num_examples)
   without_update = 0
   available, selected = progress.times_available, progress.times_selected
-  with _writing_events():
+  with files_lib.writing_events():
     events = tf.summary.create_file_writer(str(folder / 'tensorboard'))
   bar = tqdm.trange(
     start + 1,
@@ -269,15 +189,15 @@ def _train(
   with events.as_default(), bar:
     for t in bar:
       began = time.perf_counter()
-      played = server.play(t)
-      round_row = _row(played, t, engine.environment.constraint(t))
+      round_ = rounds.run(t)
+      round_row = files_lib.row(round_, t, training.selector.constraint(t))
       run_directory.append_row(folder / 'rounds.csv', round_row)
-      available = available + played.available
-      is_member = np.isin(np.arange(selected.size), played.cohort.clients)
+      available = available + round_.available
+      is_member = np.isin(np.arange(selected.size), round_.cohort.clients)
       selected = selected + is_member
-      left_out.tell(played, t)
+      excluded.log(round_, t)
       without_update = divergence.rounds_without_update(
-        without_update, *left_out.expected_and_counted(played)
+        without_update, *excluded.expected_and_counted(round_)
       )
       trained = time.perf_counter()
       is_last = t == config.rounds
@@ -286,30 +206,31 @@ def _train(
       weights: list[np.ndarray] = []
       test_losses: list[float] = []
       if is_tested or is_saved:
-        progress = Progress(server.state, available, selected)
-        weights = tf.nest.flatten(_model_weights(progress.server))
+        progress = files_lib.Progress(rounds.state, available, selected)
+        weights = tf.nest.flatten(files_lib.model_weights(progress.server))
       if is_tested:
         metrics = test.evaluate(
-          _model_weights(progress.server), None if is_last else test.rows
+          files_lib.model_weights(progress.server),
+          None if is_last else test.rows,
         )
-        _write_test(folder, t, metrics, round_row)
+        files_lib.write_test(folder, t, metrics, round_row)
         bar.set_postfix(accuracy=f'{metrics.accuracy:.3f}')
         test_losses = [metrics.loss, metrics.user_loss]
       evaluated = time.perf_counter()
       if is_guarded:
         problem = divergence.problem(without_update, weights, test_losses)
         if problem is not None:
-          raise _diverged(problem, t, bool(played.failed), config, files)
+          raise _diverged(problem, t, bool(round_.failed), config, files)
         # What may be the beginning of the end is not the last good state.
         is_saved = is_last or (is_saved and without_update == 0)
       if is_saved:
-        with _writing_events():
+        with files_lib.writing_events():
           events.flush()
         checkpoint.save(
           files.checkpoints, t, progress, files.origin, files.rows
         )
       moments = began, trained, evaluated, time.perf_counter()
-      _write_timing(folder, t, moments)
+      files_lib.write_timing(folder, t, moments)
   return progress
 
 
@@ -332,42 +253,5 @@ def _diverged(
     advice = 'training fails at its clients: look at their data and the model'
   return divergence.DivergenceError(
     f'The run has diverged in round {round_num} ({problem}); {advice}. {kept}; '
-    '--resume --on_divergence=continue goes on all the same.'
-  )
-
-
-def _write_final_files(
-  folder: pathlib.Path,
-  dataset: federated.FederatedDataset,
-  environment: environment_lib.Environment,
-  progress: Progress,
-) -> None:
-  server = progress.server
-  run_directory.write_table(
-    folder / 'clients.csv',
-    ['client', 'examples', 'p', 'times_available', 'times_selected', 'rate'],
-    list(
-      zip(
-        range(len(dataset.train)),
-        dataset.num_examples.tolist(),
-        environment.p.tolist(),
-        progress.times_available.tolist(),
-        progress.times_selected.tolist(),
-        server.rates.tolist(),
-      )
-    ),
-  )
-  fixed = environment.fixed
-  if fixed is not None:
-    columns = fixed.target, fixed.realised, fixed.errors
-    run_directory.write_table(
-      folder / 'fixed_policy.csv',
-      ['client', 'target', 'realised', 'standard_error'],
-      list(zip(range(fixed.target.size), *(c.tolist() for c in columns))),
-    )
-  trainable, non_trainable = _model_weights(server)
-  arrays = {f'trainable_{i}': w for i, w in enumerate(trainable)}
-  arrays |= {f'non_trainable_{i}': w for i, w in enumerate(non_trainable)}
-  run_directory.write_atomically(
-    folder / 'model.npz', checkpoint.npz(rates=server.rates, **arrays)
+    '--resume --on_divergence=continue trains on all the same.'
   )

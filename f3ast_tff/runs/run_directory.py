@@ -45,8 +45,8 @@ class RunDirectoryError(ValueError):
 def revision() -> str:
   """Returns the git revision of the code, '+' when changed, '' if unknown.
 
-  It is the last commit that changed the code, so that runs can go on, and are
-  the same, after a change of a text or another result.
+  It is the last commit that changed the code, so that runs can continue, and
+  are the same, after a change of a text or another result.
   """
   # What computes.
   code = '--', '.', '../experiments'
@@ -157,7 +157,7 @@ def claim(
   Args:
     folder: The folder; made if it is not there.
     settings: All settings of the run.
-    resume: Whether to go on with the run that is there, if there is one.
+    resume: Whether to continue the run that is there, if there is one.
 
   Yields:
     Nothing; the lock is held.
@@ -229,7 +229,7 @@ def _check_or_write_config(
     )
   if not resume:
     raise RunDirectoryError(
-      f'{folder} already holds this run; give --resume to go on with it, or '
+      f'{folder} already holds this run; give --resume to continue it, or '
       'name another --output_dir.'
     )
 

@@ -30,9 +30,8 @@ import dataclasses
 import numpy as np
 
 from f3ast_tff import randomness
-from f3ast_tff import rates
-from f3ast_tff import selection
 from f3ast_tff.theory import optimal_rates
+from f3ast_tff.theory import population as population_lib
 
 _BATCH_NUMBERS = 200_000  # Simulated rounds in a batch times clients.
 _MAX_BATCH = 4000
@@ -64,7 +63,7 @@ class FixedPolicy:
 
 
 def draw_rounds(
-  population: optimal_rates.Population,
+  population: population_lib.Population,
   num_rounds: int,
   rng: np.random.Generator,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -110,7 +109,7 @@ def _limits(keys: np.ndarray, k: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _conditional_rates(
-  population: optimal_rates.Population,
+  population: population_lib.Population,
   prices: np.ndarray,
   blocks: np.ndarray,
   num_rounds: int,
@@ -148,7 +147,7 @@ def _batch(num_clients: int) -> int:
 
 
 def _fit_prices(
-  population: optimal_rates.Population,
+  population: population_lib.Population,
   base: np.ndarray,
   blocks: np.ndarray,
   seed: int,
@@ -181,7 +180,7 @@ def _fit_prices(
 
 
 def fit(
-  population: optimal_rates.Population,
+  population: population_lib.Population,
   target: np.ndarray,
   seed: int = 0,
   iterations: int = 200,
@@ -269,29 +268,3 @@ def choose(
   if (policy.keep < 1).any():
     selected &= rng.random(selected.shape) < policy.keep
   return selected
-
-
-def select(
-  policy: FixedPolicy,
-  p: np.ndarray,
-  available: np.ndarray,
-  k: int,
-  rng: np.random.Generator,
-) -> selection.Cohort:
-  """Fixed-policy F3AST, Algorithm 2: weights p_k / r_k of the target r.
-
-  Args:
-    policy: The policy.
-    p: Each client's share of the data.
-    available: The mask A_t.
-    k: The constraint K_t.
-    rng: Draws the clients.
-
-  Returns:
-    The cohort S_t.
-  """
-  selected = choose(policy, available[None], np.array([k]), rng)[0]
-  clients = np.flatnonzero(selected)
-  return selection.Cohort(
-    clients, rates.weights(p[clients], policy.target[clients])
-  )

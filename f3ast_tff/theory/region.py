@@ -22,8 +22,8 @@ import dataclasses
 import itertools
 
 import numpy as np
-from scipy import optimize
 
+from f3ast_tff import randomness
 from f3ast_tff import rates
 
 _MAX_CLIENTS = 12  # 2^12 sets of clients times 2^12 configurations.
@@ -83,7 +83,41 @@ class System:
     return self.masks.shape[1]
 
 
-def _all_sets(num_clients: int) -> np.ndarray:
+@dataclasses.dataclass(frozen=True, eq=False)
+class Configurations:
+  """The availability model of a system: one of its configurations a round.
+
+  Attributes:
+    system: The system.
+    seed: Decides the draws.
+  """
+
+  system: System
+  seed: int = 0
+
+  @property
+  def num_clients(self) -> int:
+    """N."""
+    return self.system.num_clients
+
+  @property
+  def positively_correlated(self) -> bool:
+    """False: H is the one of uncorrelated clients by default."""
+    return False
+
+  def probabilities(self, round_num: int) -> np.ndarray:
+    """Returns P(client k is available), the same in every round."""
+    randomness.check_round(round_num)
+    return self.system.probabilities @ self.system.masks
+
+  def __call__(self, round_num: int) -> np.ndarray:
+    """Returns the boolean mask A_t."""
+    rng = randomness.generator(self.seed, 'availability', round_num)
+    c = rng.choice(len(self.system.masks), p=self.system.probabilities)
+    return self.system.masks[c]
+
+
+def all_sets(num_clients: int) -> np.ndarray:
   """Returns all 2^N subsets as a boolean matrix, one per row."""
   sets = itertools.product((False, True), repeat=num_clients)
   return np.array(list(sets), bool).reshape(-1, num_clients)
@@ -101,7 +135,7 @@ def independent(q: np.ndarray, k: int) -> System:
       f'An exact region needs at most {_MAX_CLIENTS} clients, but there are '
       f'{q.size}; use optimal_rates for more.'
     )
-  masks = _all_sets(q.size)
+  masks = all_sets(q.size)
   return System(masks, np.where(masks, q, 1 - q).prod(axis=1), k)
 
 
@@ -135,7 +169,8 @@ def rank(system: System, clients: Sequence[int]) -> float:
   return float(_ranks(system, members)[0])
 
 
-def _check_rates(system: System, r: np.ndarray) -> np.ndarray:
+def check_rates(system: System, r: np.ndarray) -> np.ndarray:
+  """Returns r as an array; raises unless it holds a number per client."""
   r = np.asarray(r, float)
   if r.shape != (system.num_clients,) or not np.isfinite(r).all():
     raise ValueError(
@@ -156,8 +191,8 @@ def contains(system: System, r: np.ndarray, tolerance: float = 1e-9) -> bool:
   Returns:
     Whether some policy attains r.
   """
-  r = _check_rates(system, r)
-  sets = _all_sets(system.num_clients)
+  r = check_rates(system, r)
+  sets = all_sets(system.num_clients)
   excess = sets @ r - _ranks(system, sets)
   return bool((r >= -tolerance).all() and (excess <= tolerance).all())
 
@@ -236,7 +271,7 @@ def minimise_h(
     ValueError: If H is infinite on all of R, because a client with data can
       never take part.
   """
-  p = _check_rates(system, p)
+  p = check_rates(system, p)
   rates.check(p, 1.0)
   wish = np.sqrt(rates.numerator(p, correlation))
   never = np.flatnonzero((wish > 0) & (naive_rates(system) == 0))
@@ -245,7 +280,7 @@ def minimise_h(
       f'H is infinite for all achievable rates: client {never[0]} has data but '
       'can never take part.'
     )
-  sets = _all_sets(system.num_clients)
+  sets = all_sets(system.num_clients)
   ranks = _ranks(system, sets)
   # Sets as binary numbers, the first client in the highest bit, are row numbers
   # of `sets`.
@@ -291,106 +326,3 @@ def duality_gap(
   scores = -rates.gradient(p, r, correlation)
   best = greedy(system, np.argsort(-scores, kind='stable').tolist())
   return float(scores @ (best - r))
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class Policy:
-  """A static configuration-dependent policy f, the paper's Definition 3.2.
-
-  Attributes:
-    system: The system it is for.
-    sets: Per configuration, the sets S that may be drawn, one per row.
-    probabilities: Per configuration, f_{C,S} of each of them.
-  """
-
-  system: System
-  sets: tuple[np.ndarray, ...]
-  probabilities: tuple[np.ndarray, ...]
-
-
-def policy_for(system: System, r: np.ndarray) -> Policy:
-  """Returns a policy that attains r, by linear programming over f_{C,S}.
-
-  Args:
-    system: The system.
-    r: The rates to attain.
-
-  Returns:
-    The policy.
-
-  Raises:
-    ValueError: If r is not in R.
-  """
-  r = _check_rates(system, r)
-  if not contains(system, r):
-    raise ValueError(f'The rates {r} are not achievable: outside of R.')
-  everything = _all_sets(system.num_clients)
-  small = everything[everything.sum(axis=1) <= system.k]
-  sets = [small[~(small & ~mask).any(axis=1)] for mask in system.masks]
-  owner = np.repeat(np.arange(len(sets)), [len(s) for s in sets])
-  attained = system.probabilities[owner, None] * np.concatenate(sets)
-  sums_to_one = owner == np.arange(len(sets))[:, None]
-  # On the boundary of R, rounding can leave no exact solution: so what is
-  # minimised is the distance to r, in both directions.
-  n, num_sets = system.num_clients, owner.size
-  slack = np.concatenate([np.eye(n), -np.eye(n)], axis=1)
-  found = optimize.linprog(
-    np.concatenate([np.zeros(num_sets), np.ones(2 * n)]),
-    A_eq=np.block([
-      [attained.T, slack], [sums_to_one, np.zeros((len(sets), 2 * n))]
-    ]),
-    b_eq=np.concatenate([r, np.ones(len(sets))]),
-    method='highs',
-  )
-  if found.x is None or found.fun > 1e-7:
-    raise RuntimeError(f'No policy was found: {found.message}')
-  chances = np.maximum(0.0, found.x[:num_sets])
-  f = [chances[owner == c] for c in range(len(sets))]
-  kept = [row > 0 for row in f]
-  return Policy(
-    system,
-    tuple(s[keep] for s, keep in zip(sets, kept)),
-    tuple(row[keep] / row.sum() for row, keep in zip(f, kept)),
-  )
-
-
-def moments(policy: Policy) -> tuple[np.ndarray, np.ndarray]:
-  """Returns mean and covariance of the selection vector 1_S, exactly.
-
-  Args:
-    policy: The policy.
-
-  Returns:
-    Its rates, shape [N], and Sigma, shape [N, N].
-  """
-  n = policy.system.num_clients
-  mean, second = np.zeros(n), np.zeros((n, n))
-  for weight, sets, f in zip(
-    policy.system.probabilities, policy.sets, policy.probabilities
-  ):
-    mean += weight * f @ sets
-    second += weight * (sets.T * f) @ sets
-  return mean, second - np.outer(mean, mean)
-
-
-def draw(
-  policy: Policy, available: np.ndarray, rng: np.random.Generator
-) -> np.ndarray:
-  """Returns the clients selected in one round, ascending.
-
-  Args:
-    policy: The policy.
-    available: The mask A_t.
-    rng: Draws the set.
-
-  Returns:
-    Client indices.
-  """
-  match = (policy.system.masks == available).all(axis=1)
-  if not match.any():
-    raise ValueError(
-      f'The policy knows no configuration {np.asarray(available).astype(int)}.'
-    )
-  c = int(np.flatnonzero(match)[0])
-  chosen = rng.choice(len(policy.sets[c]), p=policy.probabilities[c])
-  return np.flatnonzero(policy.sets[c][chosen])

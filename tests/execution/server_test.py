@@ -16,6 +16,7 @@ from f3ast_tff.learning import client_optimizers
 from f3ast_tff.learning import engine
 from f3ast_tff.learning import process as process_lib
 from f3ast_tff.learning import shard_training
+from f3ast_tff.learning import examples as examples_lib
 from f3ast_tff.learning import shards
 from f3ast_tff.models import softmax
 from f3ast_tff.runs import config as config_lib
@@ -84,7 +85,7 @@ def test_rounds_equal_those_of_the_plain_process(
   # Not compiled with XLA, one client per shard, one call per round.
   alone = shards.ClientShards(
     _DATA.train,
-    shards.concatenated(_DATA.train),
+    examples_lib.concatenated(_DATA.train),
     batch_size=config.batch_size,
     seed=config.seed,
   )

@@ -281,7 +281,7 @@ def test_a_run_is_one_process_and_ends_when_it_is_told_to(by, tmp_path):
     assert process.returncode == 130
     # TensorFlow's log; compare test_a_run_leaves_its_files.
     assert 'tensorflow' in errors
-    assert f'error: interrupted; --resume goes on with {folder}.' in errors
+    assert f'error: interrupted; --resume continues {folder}.' in errors
   else:
     assert (process.returncode, errors) == (-signal.SIGTERM, '')
   # What it leaves is whole, and can be gone on with.

@@ -17,6 +17,7 @@ from f3ast_tff import randomness
 from f3ast_tff.datasets import synthetic
 from f3ast_tff.theory import fixed_policy
 from f3ast_tff.theory import optimal_rates
+from f3ast_tff.theory import population as population_lib
 
 
 def _variance(folder, *arguments):
@@ -112,7 +113,7 @@ def test_positive_pairs_are_seen():
 def test_the_policy_is_unbiased_and_the_trace_formula_true():
   p = np.random.default_rng(0).dirichlet(np.full(12, 2.0))
   setting = theory.settings(['home_devices'], p, '3', 0)[0]
-  population = optimal_rates.population_of(
+  population = population_lib.population_of(
     setting.availability, setting.constraint
   )
   r = optimal_rates.solve(population, p).rates

@@ -12,6 +12,7 @@ from f3ast_tff.datasets import synthetic
 from f3ast_tff.learning import client_losses
 from f3ast_tff.learning import client_optimizers
 from f3ast_tff.learning import shard_training
+from f3ast_tff.learning import examples as examples_lib
 from f3ast_tff.learning import shards
 from f3ast_tff.models import character_lstm
 from f3ast_tff.models import softmax
@@ -41,7 +42,7 @@ def _mean_loss(weights, examples):
 def _asked(*clients, train=_EXAMPLES, num_shards=1, **arguments):
   make = shards.AskedShards(
     train,
-    shards.concatenated(train),
+    examples_lib.concatenated(train),
     batch_size=client_losses.BATCH_SIZE,
     num_shards=num_shards,
     **arguments,
@@ -152,7 +153,7 @@ def test_losses_during_training_by_hand(xla):
   )
   train = _replaced(0, examples)
   make = shards.ClientShards(
-    train, shards.concatenated(train), batch_size=_BATCH, is_shuffled=False
+    train, examples_lib.concatenated(train), batch_size=_BATCH, is_shuffled=False
   )
   cohort = selection.Cohort(np.array([0, 3]), np.zeros(2))
   got = losses_of(_model_weights(_weights()), make(cohort, 1))

@@ -16,6 +16,7 @@ from f3ast_tff.learning import client_optimizers
 from f3ast_tff.learning import client_work
 from f3ast_tff.learning import process as process_lib
 from f3ast_tff.learning import shard_training
+from f3ast_tff.learning import examples as examples_lib
 from f3ast_tff.learning import shards
 from f3ast_tff.models import softmax
 
@@ -41,7 +42,7 @@ def _shard(*members):
   for index, _, examples in members:
     train[index] = _EXAMPLES[index] if examples is None else examples
   make = shards.ClientShards(
-    train, shards.concatenated(train), batch_size=_BATCH, is_shuffled=False
+    train, examples_lib.concatenated(train), batch_size=_BATCH, is_shuffled=False
   )
   cohort = selection.Cohort(
     np.array([index for index, _, _ in members], int),
@@ -217,7 +218,7 @@ def test_a_bad_first_example_spoils_no_batch_that_is_filled_up(path):
   }
   train = [bad, *_EXAMPLES[1:]]
   make = shards.ClientShards(
-    train, shards.concatenated(train), batch_size=_BATCH, is_shuffled=False
+    train, examples_lib.concatenated(train), batch_size=_BATCH, is_shuffled=False
   )
   (shard,) = make(selection.Cohort(np.array([2]), np.array([0.5])), 1)
   assert (shard.batches[-1] == shards.NO_ROW).any()  # Or this shows nothing.

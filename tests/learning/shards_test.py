@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from f3ast_tff import selection
+from f3ast_tff.learning import examples as examples_lib
 from f3ast_tff.learning import shards
 
 _SIZES = (5, 0, 3)
@@ -33,7 +34,7 @@ def _cohort(*clients, weights=None):
 def _make(train=_TRAIN, **arguments):
   examples = None
   if 'augment' not in arguments:
-    examples = shards.concatenated(train)
+    examples = examples_lib.concatenated(train)
   return shards.ClientShards(train, examples, batch_size=2, **arguments)
 
 
@@ -94,7 +95,7 @@ def test_steps_are_full_batches_by_hand():
 def test_steps_with_fewer_examples_than_a_batch():
   train = [{'x': np.zeros((2, 1), np.float32), 'y': np.zeros(2, np.int32)}]
   make = shards.ClientShards(
-    train, shards.concatenated(train), batch_size=5, steps=2, is_shuffled=False
+    train, examples_lib.concatenated(train), batch_size=5, steps=2, is_shuffled=False
   )
   (shard,) = make(_cohort(0), 1)
   np.testing.assert_array_equal(
@@ -147,7 +148,7 @@ def test_every_client_makes_its_steps_and_no_example_is_ahead_by_two(
   assert capacity == (len(sizes), max(1, steps * num_with_data))
   make = shards.ClientShards(
     train,
-    shards.concatenated(train),
+    examples_lib.concatenated(train),
     batch_size=batch_size,
     steps=steps,
     num_shards=num_shards,
@@ -213,7 +214,7 @@ def test_parts_by_hand_and_shards_that_are_filled_anywhere():
   assert [part[2:] for part in parts] == [(7, [2])] * 2
   # Where another process has the same examples, a part is the same shard.
   there = _make(
-    shards.split(shards.concatenated(_TRAIN), np.array(_SIZES)),
+    examples_lib.split(examples_lib.concatenated(_TRAIN), np.array(_SIZES)),
     num_shards=2,
     epochs=2,
   )
@@ -234,7 +235,7 @@ def test_examples_of_all_are_split_as_they_were():
   behind = {
     'x': np.array([[1.0], [2.0], [3.0]]), 'y': np.array([4, 5, 6], np.int32)
   }
-  parts = shards.split(behind, np.array([2, 0, 1]))
+  parts = examples_lib.split(behind, np.array([2, 0, 1]))
   assert [part['x'].tolist() for part in parts] == [[[1], [2]], [], [[3]]]
   assert [part['y'].tolist() for part in parts] == [[4, 5], [], [6]]
   assert np.shares_memory(parts[0]['x'], behind['x'])
@@ -299,7 +300,7 @@ def test_every_example_of_a_cohort_comes_once_in_each_epoch(
   size = shards.capacity(sizes, batch_size, epochs, max(1, len(clients)))
   make = shards.ClientShards(
     train,
-    shards.concatenated(train),
+    examples_lib.concatenated(train),
     batch_size=batch_size,
     epochs=epochs,
     num_shards=num_shards,
@@ -448,14 +449,14 @@ _EXAMPLES = {
 )
 def test_examples_that_do_not_fit_together_are_named(examples, message):
   with pytest.raises(ValueError, match=message):
-    shards.concatenated([_EXAMPLES, examples])
+    examples_lib.concatenated([_EXAMPLES, examples])
 
 
 def test_another_type_is_taken_where_nothing_but_digits_is_lost():
   wide = {
     'x': _EXAMPLES['x'].astype(np.float64), 'y': _EXAMPLES['y'].astype(int)
   }
-  fields = shards.concatenated([_EXAMPLES, wide])
+  fields = examples_lib.concatenated([_EXAMPLES, wide])
   assert fields['x'].dtype == np.float32 and fields['y'].dtype == np.int32
   np.testing.assert_array_equal(
     fields['x'], np.concatenate([_EXAMPLES['x']] * 2)
@@ -465,7 +466,7 @@ def test_another_type_is_taken_where_nothing_but_digits_is_lost():
 
 def test_what_is_not_finite_may_stay_so():
   strange = {'x': np.full((1, 2), np.nan), 'y': np.array([1])}
-  fields = shards.concatenated([_EXAMPLES, strange])
+  fields = examples_lib.concatenated([_EXAMPLES, strange])
   assert np.isnan(fields['x'][3]).all()
 
 
@@ -476,7 +477,7 @@ def _filled(make, *clients):
 
 def _asked(*clients, train=_TRAIN, **arguments):
   make = shards.AskedShards(
-    train, shards.concatenated(train), batch_size=2, **arguments
+    train, examples_lib.concatenated(train), batch_size=2, **arguments
   )
   return _filled(make, *clients)
 
@@ -535,7 +536,7 @@ def test_who_is_asked_brings_the_form_of_test_examples():
 
 def test_who_is_asked_may_change_between_the_parts_of_a_shard():
   make = shards.AskedShards(
-    _TRAIN, shards.concatenated(_TRAIN), batch_size=2, num_shards=2
+    _TRAIN, examples_lib.concatenated(_TRAIN), batch_size=2, num_shards=2
   )
   parts, others = make.parts(np.array([0, 2])), make.parts(np.array([2]))
   # As a machine would that trains the second shard of one round, and then the
@@ -554,7 +555,7 @@ def test_every_example_of_who_is_asked_comes_once(case, batch_size, num_shards):
   train, clients = case
   make = shards.AskedShards(
     train,
-    shards.concatenated(train),
+    examples_lib.concatenated(train),
     batch_size=batch_size,
     num_shards=num_shards,
   )

@@ -13,8 +13,9 @@ from f3ast_tff import communication
 from f3ast_tff import rates
 from f3ast_tff.theory import fixed_policy
 from f3ast_tff.theory import optimal_rates
+from f3ast_tff.theory import population as population_lib
 
-_TWO = optimal_rates.Population(
+_TWO = population_lib.Population(
   np.array([0.375, 0.8]), np.ones(1), np.array([1]), np.ones(1)
 )
 
@@ -26,7 +27,7 @@ def _p(n, seed=0):
 def _hundred(name='home_devices', constraint='10'):
   p = np.maximum(_p(100), 1e-3)
   p /= p.sum()
-  population = optimal_rates.population_of(
+  population = population_lib.population_of(
     availability.MODELS[name](p, 0), communication.parse(constraint)
   )
   return population, optimal_rates.solve(population, p).rates
@@ -94,7 +95,7 @@ def test_a_hundred_clients_get_the_best_rates(name, constraint):
 
 def test_seven_hundred_clients():
   p = _p(715)
-  population = optimal_rates.population_of(
+  population = population_lib.population_of(
     availability.home_devices(715), communication.fixed(10)
   )
   target = optimal_rates.solve(population, p).rates

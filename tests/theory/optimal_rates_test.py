@@ -13,6 +13,7 @@ from f3ast_tff import availability
 from f3ast_tff import communication
 from f3ast_tff import rates
 from f3ast_tff.theory import optimal_rates
+from f3ast_tff.theory import population as population_lib
 from f3ast_tff.theory import region
 
 
@@ -20,7 +21,7 @@ def _population(q, k=1, factors=(1.0,), shares=None):
   factors = np.array(factors)
   if shares is None:
     shares = np.full(factors.size, 1 / factors.size)
-  return optimal_rates.Population(
+  return population_lib.Population(
     np.asarray(q, float),
     factors,
     np.broadcast_to(k, factors.shape),
@@ -198,7 +199,7 @@ def test_a_thousand_clients(name, k):
   model = availability.MODELS[name](p, 0)
   best = optimal_rates.for_model(model, communication.fixed(k), p)
   assert best.duality_gap <= 1e-10 * best.variance_bound
-  population = optimal_rates.population_of(model, communication.fixed(k))
+  population = population_lib.population_of(model, communication.fixed(k))
   assert optimal_rates.excess(population, best.rates) < 1e-9
 
 
@@ -212,7 +213,7 @@ def test_a_thousand_clients(name, k):
 )
 def test_statistics_are_those_of_the_rounds(constraint):
   model = availability.smartphones(5, seed=1, period=6)
-  population = optimal_rates.population_of(model, constraint)
+  population = population_lib.population_of(model, constraint)
   rounds = range(1, 6001)
   seen = np.array([
     (model.probabilities(t)[0] / model.q[0], constraint(t)) for t in rounds
@@ -245,7 +246,7 @@ def test_markov_depends_on_its_stationary_probabilities_only():
 
 
 def test_a_link_that_alternates_is_known_without_a_day():
-  population = optimal_rates.population_of(
+  population = population_lib.population_of(
     availability.scarce(2), communication.MarkovLink(4, 0, 1.0, 1.0)
   )
   assert sorted(zip(population.k, population.shares)) == [(0, 0.5), (4, 0.5)]
@@ -320,14 +321,14 @@ class _Other:
       'the constraint is a function',
     ),
     (
-      lambda: optimal_rates.population_of(
+      lambda: population_lib.population_of(
         availability.Independent(np.ones(2), np.array([1.0, 0.0])),
         communication.MarkovLink(4, 0, 1.0, 1.0),
       ),
       'the link turns in every round',
     ),
     (
-      lambda: optimal_rates.population_of(
+      lambda: population_lib.population_of(
         availability.Markov(np.array([0.5, 1.0]), np.ones(2)),
         communication.fixed(1),
       ),

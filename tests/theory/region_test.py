@@ -10,6 +10,7 @@ from scipy import optimize
 
 from f3ast_tff import rates
 from f3ast_tff.theory import region
+from f3ast_tff.theory import static_policy
 
 _TWO = region.introduction_example()
 _HALVES = np.array([0.5, 0.5])
@@ -64,7 +65,7 @@ def test_what_is_inside_by_hand(r, inside):
   assert region.contains(_TWO, np.array(r)) == inside
   if not inside:
     with pytest.raises(ValueError, match='not achievable'):
-      region.policy_for(_TWO, np.array(r))
+      static_policy.policy_for(_TWO, np.array(r))
 
 
 def test_optimum_of_the_introduction():
@@ -93,7 +94,7 @@ def test_optimum_is_proved_without_the_theory_of_polymatroids(seed):
     best = region.minimise_h(system, p, correlation)
     h = rates.variance_bound(p, best, correlation)
     # A policy attains it, and no policy improves it to first order.
-    attained, _ = region.moments(region.policy_for(system, best))
+    attained, _ = static_policy.moments(static_policy.policy_for(system, best))
     np.testing.assert_allclose(attained, best, atol=1e-7)
     scores = -rates.gradient(p, best, correlation)
     gap = scores @ (_best_response(system, scores) - best)
@@ -157,12 +158,12 @@ def test_clients_without_data_get_nothing_and_do_not_disturb():
 def test_policy_draws_what_it_promises():
   system, p = _random_system(3)
   r = 0.9 * region.minimise_h(system, p) + 0.1 * region.naive_rates(system)
-  policy = region.policy_for(system, r)
+  policy = static_policy.policy_for(system, r)
   rng = np.random.default_rng(0)
   num_rounds = 20_000
   counts = np.zeros(6)
   for c in rng.choice(len(system.masks), num_rounds, p=system.probabilities):
-    selected = region.draw(policy, system.masks[c], rng)
+    selected = static_policy.draw(policy, system.masks[c], rng)
     assert system.masks[c][selected].all() and selected.size <= system.k
     counts[selected] += 1
   error = np.sqrt(r * (1 - r) / num_rounds)
@@ -170,8 +171,8 @@ def test_policy_draws_what_it_promises():
 
 
 def test_moments_by_hand():
-  policy = region.policy_for(_TWO, np.array([0.375, 0.5]))
-  mean, covariance = region.moments(policy)
+  policy = static_policy.policy_for(_TWO, np.array([0.375, 0.5]))
+  mean, covariance = static_policy.moments(policy)
   np.testing.assert_allclose(mean, [0.375, 0.5], atol=1e-9)
   # One client at most: E X1 X2 = 0.
   np.testing.assert_allclose(
@@ -187,8 +188,8 @@ def test_independent_clients_can_be_selected_in_positive_correlation():
   #   r_i = .1 P(at most one of three)                          = .1 * .028
   #   r_j = .1 (P(none) + P(one) P(i not available))            = .1 * .0253
   system = region.independent(np.array([0.9, 0.9, 0.9, 0.1, 0.1]), 2)
-  policy = region.policy_for(system, region.greedy(system, range(5)))
-  mean, covariance = region.moments(policy)
+  policy = static_policy.policy_for(system, region.greedy(system, range(5)))
+  mean, covariance = static_policy.moments(policy)
   np.testing.assert_allclose(mean[3:], [0.0028, 0.00253], atol=1e-8)
   assert covariance[3, 4] == pytest.approx(1e-5 - 0.0028 * 0.00253, abs=1e-8)
   assert covariance[3, 4] > 0
@@ -239,8 +240,8 @@ def test_independent_clients_can_be_selected_in_positive_correlation():
       'at most 7 clients',
     ),
     (
-      lambda: region.draw(
-        region.policy_for(
+      lambda: static_policy.draw(
+        static_policy.policy_for(
           region.System(np.array([[True, False]]), np.ones(1), 1), np.zeros(2)
         ),
         np.array([True, True]),

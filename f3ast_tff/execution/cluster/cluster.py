@@ -10,12 +10,11 @@ which, nor whether one that died is replaced by another.
 import collections
 from collections.abc import Callable, Iterator, Mapping, Sequence
 import contextlib
-import dataclasses
 import functools
 import math
 import os
 import time
-from typing import Any, NamedTuple, Optional
+from typing import Any
 
 from absl import logging
 import tensorflow as tf
@@ -23,6 +22,7 @@ import tensorflow as tf
 from f3ast_tff.execution import executor
 from f3ast_tff.execution import functions
 from f3ast_tff.execution.cluster import connection
+from f3ast_tff.execution.cluster import members
 from f3ast_tff.execution.cluster import worker as worker_lib
 
 # A worker that does not answer for so long is taken for dead.
@@ -30,62 +30,6 @@ SILENCE_SECONDS = 30.0
 # How long a round waits for a worker when there is none.
 _PATIENCE_SECONDS = 300.0
 _MOST_STARTS = 3  # How often a worker is started at one place.
-
-
-class _Place(NamedTuple):
-  """Where a worker can be: one of the places of a node."""
-
-  node: str
-  number: int
-
-
-@dataclasses.dataclass(eq=False)
-class _Worker:
-  """A worker, as the driver sees it.
-
-  Attributes:
-    actor: The actor.
-    name: What to call it in messages.
-    num_threads: How many shards it trains at a time.
-    opening: What says that it is ready; None when it is.
-    running: The shards that it trains, by what will hold their sums.
-    ping: What its answer will be in, if it has been asked.
-    asked: When it was asked.
-  """
-
-  actor: Any
-  name: str
-  num_threads: int
-  opening: Optional[Any]
-  running: dict[Any, int] = dataclasses.field(default_factory=dict)
-  ping: Optional[Any] = None
-  asked: float = 0.0
-
-  @property
-  def is_open(self) -> bool:
-    return self.opening is None
-
-  @property
-  def load(self) -> float:
-    return len(self.running) / self.num_threads
-
-
-class _Round(NamedTuple):
-  """A round under way.
-
-  Attributes:
-    name: Which of the works.
-    parts: What each shard is made of.
-    broadcast: The model, in Ray's object store.
-    waiting: The shards that nobody trains yet.
-    sums: The partial sums so far.
-  """
-
-  name: str
-  parts: Sequence[Any]
-  broadcast: Any
-  waiting: collections.deque
-  sums: dict[int, Any]
 
 
 class Cluster:
@@ -106,15 +50,17 @@ class Cluster:
     self._job: Any = None
     self._versions: Mapping[str, str] = {}
     self._data: Callable[[], Any] = lambda: None
-    self._workers: dict[_Place, _Worker] = {}
+    self._workers: dict[members.Place, members.Worker] = {}
     self._starts: collections.Counter = collections.Counter()
     self._refreshed = -math.inf
     self._last_loss = 'none of its nodes has a CPU for it'
 
-  def runner(self, name: str, work: executor.Work) -> executor.Runner:
+  def runner(
+    self, name: str, work: executor.Work, num_partials: int
+  ) -> executor.Runner:
     """Returns what runs one of the works; to be called before `open`."""
     self._works[name] = work
-    return _Runner(self, name)
+    return _Runner(self, name, num_partials)
 
   def open(
     self,
@@ -155,17 +101,19 @@ class Cluster:
     """Ends the workers, and the cluster if it was started here."""
     self._ray.shutdown()
 
-  def _places(self) -> Iterator[tuple[_Place, str, int]]:
+  def _places(self) -> Iterator[tuple[members.Place, str, int]]:
     """Yields where workers can be, with a name and the number of CPUs."""
     for node in connection.nodes(self._ray):
       name = f'{node["NodeManagerHostname"]} ({node["NodeID"][:8]})'
       if self._num_local is not None:
         for number in range(self._num_local):
-          yield _Place(node['NodeID'], number), f'worker {number + 1}', 1
+          place = members.Place(node['NodeID'], number)
+          yield place, f'worker {number + 1}', 1
       else:
-        yield _Place(node['NodeID'], 0), name, int(node['Resources']['CPU'])
+        num_cpus = int(node['Resources']['CPU'])
+        yield members.Place(node['NodeID'], 0), name, num_cpus
 
-  def _has(self, place: _Place) -> bool:
+  def _has(self, place: members.Place) -> bool:
     return any(place == here for here, _, _ in self._places())
 
   def refresh(self) -> None:
@@ -182,7 +130,9 @@ class Cluster:
       elif not worker.is_open:
         self._look_if_open(place, worker)
 
-  def _start(self, place: _Place, name: str, num_cpus: int) -> _Worker:
+  def _start(
+    self, place: members.Place, name: str, num_cpus: int
+  ) -> members.Worker:
     from ray.util import scheduling_strategies
 
     self._starts[place] += 1
@@ -199,9 +149,10 @@ class Cluster:
         place.node, soft=False
       ),
     ).remote(environ, num_threads)
-    return _Worker(actor, name, num_threads, actor.open.remote(self._job))
+    opening = actor.open.remote(self._job)
+    return members.Worker(actor, name, num_threads, opening)
 
-  def _look_if_open(self, place: _Place, worker: _Worker) -> None:
+  def _look_if_open(self, place: members.Place, worker: members.Worker) -> None:
     """Takes up a worker if it is ready by now."""
     ready, _ = self._ray.wait([worker.opening], timeout=0)
     if not ready:
@@ -234,7 +185,7 @@ class Cluster:
         worker.opening = worker.actor.take.remote(self._data())
 
   @contextlib.contextmanager
-  def _losing(self, place: _Place, is_open: bool) -> Iterator[None]:
+  def _losing(self, place: members.Place, is_open: bool) -> Iterator[None]:
     """Takes errors of Ray for the end of a worker."""
     errors = self._ray.exceptions
     try:
@@ -250,15 +201,15 @@ class Cluster:
       lines = [line.strip() for line in str(error).splitlines()]
       self._lose(place, next(filter(None, lines), type(error).__name__))
 
-  def _lose(self, place: _Place, why: str) -> list[int]:
+  def _lose(self, place: members.Place, why: str) -> list[int]:
     """Does without a worker; returns the shards that it was training."""
     worker = self._workers.pop(place)
     self._last_loss = f'{worker.name}: {why.rstrip(".")}'
     # Where a node has died, a worker may be started before Ray knows. It was
-    # never of use, and the loss of the one before it has been told.
-    is_told = worker.opening is not None and not self._has(place)
+    # never of use, and the loss of the one before it has been logged.
+    is_logged = worker.opening is not None and not self._has(place)
     logging.log(
-      logging.INFO if is_told else logging.WARNING,
+      logging.INFO if is_logged else logging.WARNING,
       '%s is lost (%s); others train its clients.',
       worker.name,
       why.rstrip('.'),
@@ -286,7 +237,7 @@ class Cluster:
     if time.monotonic() > self._refreshed + 1.0:
       self.refresh()
     model = [leaf.numpy() for leaf in broadcast]
-    round_ = _Round(
+    round_ = members.Round(
       name,
       parts,
       self._ray.put(model),
@@ -296,7 +247,7 @@ class Cluster:
     self._deal(round_)
     return functools.partial(self._wait, round_)
 
-  def _deal(self, round_: _Round) -> None:
+  def _deal(self, round_: members.Round) -> None:
     """Gives shards to workers that have a thread for them."""
     while round_.waiting:
       ready = [w for w in self._workers.values() if w.is_open]
@@ -309,7 +260,7 @@ class Cluster:
       )
       worker.running[sum_] = shard
 
-  def _wait(self, round_: _Round) -> list[functions.Leaves]:
+  def _wait(self, round_: members.Round) -> list[functions.Leaves]:
     """Returns the partial sums of a round, in the order of its parts."""
     while len(round_.sums) < len(round_.parts):
       if not self.capacity:
@@ -332,7 +283,11 @@ class Cluster:
     return [round_.sums[shard] for shard in range(len(round_.parts))]
 
   def _take(
-    self, round_: _Round, place: _Place, worker: _Worker, sum_: Any
+    self,
+    round_: members.Round,
+    place: members.Place,
+    worker: members.Worker,
+    sum_: Any,
   ) -> None:
     """Takes a partial sum that is there."""
     shards = list(worker.running.values())
@@ -343,17 +298,17 @@ class Cluster:
       return
     round_.waiting.extend(shards)
 
-  def _look_after(self, round_: _Round) -> None:
-    """Asks workers whether they still are there."""
+  def _look_after(self, round_: members.Round) -> None:
+    """Pings workers that train."""
     now = time.monotonic()
     for place, worker in list(self._workers.items()):
       if not worker.running:
         continue
       if worker.ping is None:
-        worker.ping, worker.asked = worker.actor.ping.remote(), now
+        worker.ping, worker.pinged = worker.actor.ping.remote(), now
       elif self._ray.wait([worker.ping], timeout=0)[0]:
         worker.ping = None  # An error of it is one of the shards', too.
-      elif now > worker.asked + SILENCE_SECONDS:
+      elif now > worker.pinged + SILENCE_SECONDS:
         why = f'it has not answered for {SILENCE_SECONDS:.0f} s'
         round_.waiting.extend(self._lose(place, why))
 
@@ -361,12 +316,14 @@ class Cluster:
 class _Runner:
   """One of the works of a cluster; see `executor.Runner`."""
 
-  def __init__(self, cluster: Cluster, name: str):
+  def __init__(self, cluster: Cluster, name: str, num_partials: int):
     self._cluster, self._name = cluster, name
+    self._num_partials = num_partials
 
   def load(self, clients: Sequence[Any]) -> Sequence[Any]:
-    """Returns the parts as they are: workers fill them."""
-    return clients
+    """Deals parts out to the partial sums; workers fill them."""
+    number = self._num_partials
+    return [clients[place::number] for place in range(number)]
 
   def start(
     self, broadcast: functions.Leaves, clients: Sequence[Any]

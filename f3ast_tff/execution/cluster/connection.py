@@ -15,7 +15,7 @@ import threading
 import time
 from typing import Any, Optional
 
-from f3ast_tff.execution.cluster import guard
+from f3ast_tff.execution.cluster import cleanup
 
 _LOST_SECONDS = 5.0  # How long the head node may be away.
 _QUIET = {
@@ -82,7 +82,7 @@ def connect(where: str) -> Any:
     os.environ.setdefault('RAY_AUTH_TOKEN', secrets.token_hex(32))
     folder = tempfile.mkdtemp(prefix='f3ast-')
     # Before Ray is imported, so that Ray's own end comes first.
-    atexit.register(guard.start(folder).communicate)
+    atexit.register(cleanup.start(folder).communicate)
     arguments = {
       'address': 'local',
       'num_cpus': num_local,
@@ -139,7 +139,7 @@ def _reach(address: str) -> None:
   try:
     socket.create_connection((host.strip('[]'), int(port)), 2.0).close()
   except OSError as error:
-    error.filename = address  # It is told as part of the error.
+    error.filename = address  # It becomes part of the error.
     raise
 
 

@@ -3,7 +3,7 @@
 Nothing here imports TensorFlow before the environment is that of the run.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 import os
 import pathlib
 import queue
@@ -22,7 +22,7 @@ class Job(NamedTuple):
   Attributes:
     works: What clients do, an `executor.Work` for each name.
     fill: Maps the data to a function for each name of `works`, which maps what
-      `Worker.add` is given to what a client brings.
+      `Worker.add` is given to the value of a client.
     load: Loads the data from what this machine has; an exception if it cannot.
     versions: Returns the versions of the packages that matter.
   """
@@ -101,9 +101,9 @@ class Worker:
     """Answers."""
 
   def add(
-    self, name: str, part: Any, broadcast: list[Any]
+    self, name: str, parts: Sequence[Any], broadcast: list[Any]
   ) -> Union[list[Any], Failure]:
-    """Returns the sum over the clients of a part, as arrays."""
+    """Returns the sum over the clients of some parts, as arrays."""
     import tensorflow as tf
 
     from f3ast_tff.execution import values
@@ -112,9 +112,10 @@ class Worker:
     client_type = self._job.works[name].client_type
     adder = self._adders[name].get()
     try:
-      client = values.flatten(self._fill[name](part), client_type)
+      fill = self._fill[name]
+      clients = [values.flatten(fill(part), client_type) for part in parts]
       model = [tf.convert_to_tensor(leaf) for leaf in broadcast]
-      return [leaf.numpy() for leaf in adder(model, [client])]
+      return [leaf.numpy() for leaf in adder(model, clients)]
     except tf.errors.OpError as error:
       return Failure(error.message)
     finally:

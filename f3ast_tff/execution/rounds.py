@@ -1,27 +1,23 @@
-"""The rounds of a run, and the state they are about.
+"""Runs the rounds of a training, in this process or on a cluster.
 
   A_t, K_t, r(t-1) -> S_t and weights -> shards -> process.next
 
-Each arrow is a pure function of the settings and r(t-1), so a run that was
-interrupted goes on from its checkpoint to the very same result.
+Each arrow is a pure function of the training and r(t-1), so a run that was
+interrupted continues from its checkpoint to the very same result.
 """
 
 from collections.abc import Callable, Sequence
+import functools
 from typing import Any, NamedTuple, Optional
 
 import numpy as np
 import tensorflow as tf
 
-from f3ast_tff import rates as rates_lib
 from f3ast_tff import selection
 from f3ast_tff.execution import executor as executor_lib
 from f3ast_tff.execution import values
-from f3ast_tff.execution.cluster import cluster as cluster_lib
-from f3ast_tff.learning import engine as engine_lib
 from f3ast_tff.learning import process as process_lib
-from f3ast_tff.runs import environment as environment_lib
-
-_Shards = Sequence[Any]
+from f3ast_tff.learning import training as training_lib
 
 
 class RoundError(RuntimeError):
@@ -46,65 +42,72 @@ class Round(NamedTuple):
 
 
 class _Prepared(NamedTuple):
-  """A round that can be played.
+  """A round that can be run.
 
   Attributes:
     round_num: The round t.
-    rates: The r(t-1) by which its cohort was chosen.
-    available: The mask A_t.
-    cohort: S_t and the weights.
-    shards: What they train on.
+    rates: The r(t-1) by which its cohort was selected.
+    selected: A_t and S_t.
+    clients: What they train on.
   """
 
   round_num: int
   rates: np.ndarray
-  available: np.ndarray
-  cohort: selection.Cohort
-  shards: _Shards
+  selected: selection.Selection
+  clients: Sequence[Any]
 
   def is_for(self, round_num: int, rates: np.ndarray) -> bool:
     """Whether it is the round t that follows r(t-1)."""
     return self.round_num == round_num and np.array_equal(self.rates, rates)
 
 
-class Server:
-  """The state of a run, and its rounds.
+# Maps a name, what clients do, and the number of partial sums to what runs it;
+# see `cluster.Cluster.runner`.
+RunnerOf = Callable[[str, executor_lib.Work, int], executor_lib.Runner]
+
+
+class Rounds:
+  """The state of a training, and its rounds.
 
   Who takes part in round t + 1 depends on r(t), which depends on S_t but not on
   what comes of it. So the next round is prepared while clients train, unless
-  the policy needs the new model, as Power-of-Choice does.
+  the policy queries losses of the new model, as Power-of-Choice does.
   """
 
   def __init__(
     self,
-    engine: engine_lib.Engine,
-    cluster: Optional[cluster_lib.Cluster] = None,
+    training: training_lib.Training,
+    num_rounds: Optional[int] = None,
+    runner_of: Optional[RunnerOf] = None,
   ):
     """Compiles the rounds.
 
     Args:
-      engine: What all rounds have in common.
-      cluster: Where clients train; None for this process.
+      training: What is trained.
+      num_rounds: How many rounds there will be; none is prepared after the
+        last. None if that is not known.
+      runner_of: Where clients train; None for this process.
     """
-    self._engine = engine
-    num_shards = engine.config.parallel_clients
+    self._training = training
+    self._num_rounds = num_rounds
 
     def executor(
-      name: str, computation: Any, shards: Any
+      name: str, computation: Any, fill: Callable[[Any], Any]
     ) -> executor_lib.Executor:
       def runner(work: executor_lib.Work) -> executor_lib.Runner:
-        if cluster is not None:
-          return cluster.runner(name, work)
-        return executor_lib.Threads(work, num_shards, shards.fill)
+        if runner_of is not None:
+          return runner_of(name, work, training.num_shards)
+        return executor_lib.Threads(work, training.num_shards, fill)
 
-      return executor_lib.Executor(computation, num_shards, runner)
+      return executor_lib.Executor(computation, training.num_shards, runner)
 
-    self._rounds = executor('train', engine.process.next, engine.shards)
-    self._ask: Optional[executor_lib.Executor] = None
-    if engine.ask is not None:
-      self._ask = executor('ask', engine.ask, engine.asked)
+    process, losses = training.process, training.losses
+    self._rounds = executor('train', process.next, training.cohort_data.fill)
+    self._losses: Optional[executor_lib.Executor] = None
+    if losses is not None:
+      self._losses = executor('losses', losses.computation, losses.fill)
     self._prepared: Optional[_Prepared] = None
-    initialize = executor_lib.initializer(engine.process.initialize)
+    initialize = executor_lib.initializer(process.initialize)
     self._state = self._rounds.state(initialize())
     self._metrics = values.template(self._rounds.output_type)
     # The model comes before r in the state.
@@ -126,15 +129,15 @@ class Server:
     return self._state.leaves[self._place_of_rates].numpy()
 
   def _losses_of(self, round_num: int, clients: np.ndarray) -> np.ndarray:
-    """Asks clients for the loss of the global model on their data."""
-    ask = self._ask
-    if ask is None:
-      return selection.nobody_to_ask(clients)
+    """Queries clients for the loss of the global model on their data."""
+    executor, losses = self._losses, self._training.losses
+    if executor is None or losses is None:
+      return selection.no_losses(clients)
 
     def losses_of(some: np.ndarray) -> np.ndarray:
-      asked = ask.load(self._engine.parts_asked(some, round_num))
-      _, (losses,) = ask.start(self._state, asked)()
-      return losses.numpy()[some]
+      queried = executor.load(losses.parts(some, round_num))
+      _, (vector,) = executor.start(self._state, queried)()
+      return vector.numpy()[some]
 
     try:
       return losses_of(clients)
@@ -147,60 +150,54 @@ class Server:
       return np.array([np.nan if a is None else a[0] for a in alone])
 
   def _prepare(self, round_num: int, rates: np.ndarray) -> _Prepared:
-    """Chooses a cohort and gets its shards ready."""
-    engine = self._engine
-    available, cohort = environment_lib.select(
-      engine.config,
-      engine.environment,
-      rates,
-      round_num,
-      lambda clients: self._losses_of(round_num, clients),
+    """Selects a cohort and loads what it trains on."""
+    selected = self._training.selector.select(
+      round_num, rates, functools.partial(self._losses_of, round_num)
     )
-    shards = self._load(cohort, round_num)
-    return _Prepared(round_num, rates, available, cohort, shards)
+    clients = self._load(selected.cohort, round_num)
+    return _Prepared(round_num, rates, selected, clients)
 
   def _load(
     self, cohort: selection.Cohort, round_num: int, failed: Sequence[int] = ()
-  ) -> _Shards:
+  ) -> Sequence[Any]:
     """Returns what a cohort trains on."""
-    parts = self._engine.shards.parts(cohort, round_num, failed)
-    return self._rounds.load(parts)
+    return self._rounds.load(
+      self._training.cohort_data.parts(cohort, round_num, failed)
+    )
 
   def _train(
     self,
-    shards: _Shards,
+    clients: Sequence[Any],
     meanwhile: Callable[[], None] = lambda: None,
   ) -> tuple[executor_lib.State, Any]:
     """Returns the state after a round, and its metrics."""
-    result = self._rounds.start(self._state, shards)
+    result = self._rounds.start(self._state, clients)
     meanwhile()
     state, output = result()
     return state, values.fill(self._metrics, output)
 
-  def play(self, round_num: int) -> Round:
-    """Plays a round."""
-    config, rates = self._engine.config, self._rates
+  def run(self, round_num: int) -> Round:
+    """Runs round t = 1, 2, ..."""
+    rates = self._rates
     prepared, self._prepared = self._prepared, None
     if prepared is None or not prepared.is_for(round_num, rates):
       prepared = self._prepare(round_num, rates)
-    cohort = prepared.cohort
+    available, cohort = prepared.selected
 
     def prepare_next() -> None:
-      if self._ask is None and round_num < config.rounds:
-        is_member = np.zeros(len(rates), bool)
-        is_member[cohort.clients] = True
-        expected = rates_lib.update(rates, is_member, config.beta)
+      if self._losses is None and round_num != self._num_rounds:
+        expected = self._training.selector.next_rates(rates, cohort)
         self._prepared = self._prepare(round_num + 1, expected)
 
     failed: tuple[int, ...] = ()
     try:
-      self._state, metrics = self._train(prepared.shards, prepare_next)
+      self._state, metrics = self._train(prepared.clients, prepare_next)
     except tf.errors.OpError as error:
       failed = self._failed(cohort, round_num)
       repeated = None
       if failed:
-        shards = self._load(cohort, round_num, failed)
-        repeated = _unless_it_fails(self._train, shards)
+        clients = self._load(cohort, round_num, failed)
+        repeated = _unless_it_fails(self._train, clients)
       if repeated is None:
         why = error.message.partition('\n')[0]
         raise RoundError(
@@ -208,7 +205,7 @@ class Server:
           'small for it, let fewer clients take part (--clients_per_round).'
         ) from error
       self._state, metrics = repeated
-    return Round(prepared.available, cohort, metrics, failed)
+    return Round(available, cohort, metrics, failed)
 
   def _failed(
     self, cohort: selection.Cohort, round_num: int

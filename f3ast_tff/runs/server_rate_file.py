@@ -32,10 +32,6 @@ class ServerRates(NamedTuple):
   factors: np.ndarray
   sha256: str
 
-  def factor(self, round_num: int) -> float:
-    """Returns that of a round."""
-    return float(self.factors[round_num - 1])
-
 
 def _number(text: Optional[str]) -> float:
   """Returns the number that a text is, NaN if it is none."""

@@ -1,6 +1,6 @@
 """Ends what the driver of a local cluster leaves behind; a program of its own.
 
-  python guard.py FOLDER
+  python cleanup.py FOLDER
 
 Its standard input ends when the driver does, however that ends. Then all
 processes that write into the folder of the cluster are killed, and the folder
@@ -19,7 +19,7 @@ import time
 
 
 def start(folder: str) -> subprocess.Popen:
-  """Returns a guard of a folder; it acts when its standard input is closed."""
+  """Starts the program; it acts when its standard input is closed."""
   return subprocess.Popen(
     [sys.executable, '-S', __file__, folder],  # Without packages: it is quick.
     stdin=subprocess.PIPE,

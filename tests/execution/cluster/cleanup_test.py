@@ -8,7 +8,7 @@ import time
 import psutil
 import pytest
 
-from f3ast_tff.execution.cluster import guard
+from f3ast_tff.execution.cluster import cleanup
 
 # A driver as Ray leaves it: its own log is open until its very end, and so are
 # those of a process that it has started and does not wait for.
@@ -17,10 +17,10 @@ import atexit
 import subprocess
 import sys
 
-from f3ast_tff.execution.cluster import guard
+from f3ast_tff.execution.cluster import cleanup
 
 folder = sys.argv[1]
-atexit.register(guard.start(folder).communicate)
+atexit.register(cleanup.start(folder).communicate)
 own = open(f'{folder}/own.log', 'w')
 with open(f'{folder}/other.log', 'w') as log:
   other = subprocess.Popen(
@@ -72,7 +72,7 @@ def test_a_folder_that_nobody_writes_into_is_removed_at_once(tmp_path):
   (folder / 'log').touch()
   with open(folder / 'log') as log:  # To read is not to write.
     started = time.monotonic()
-    guard.end(str(folder))
+    cleanup.end(str(folder))
     assert not folder.exists() and time.monotonic() < started + 4
     assert log.read() == ''
 

@@ -1,17 +1,14 @@
-"""A TFF user's model and clients, made ready for training on shards.
+"""A TFF user's model, made ready for training on shards.
 
-TFF's clients are `tf.data` datasets and its models may keep variables. Training
-is much faster on arrays and on a model that is a function of its weights
-(`shard_training`; docs/performance.md has how much). What cannot be turned into
-these raises `UnfitError`, and trains on datasets instead.
+TFF's models may keep variables. Training is much faster on a model that is a
+function of its weights (`shard_training`; docs/performance.md has how much).
+What cannot be turned into one raises `UnfitError`.
 """
 
-from collections.abc import Iterator, Mapping
-import itertools
-from typing import Any, NamedTuple, Optional
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
-import psutil
 import tensorflow as tf
 import tensorflow_federated as tff
 
@@ -24,104 +21,18 @@ _NOT_FOR_XLA = ('Conv', 'While', 'TensorList', 'MaxPool', 'AvgPool')
 
 
 class UnfitError(ValueError):
-  """The model or the clients cannot be trained on shards."""
+  """The model cannot be trained on shards."""
 
 
-class Clients(NamedTuple):
-  """Clients whose examples are arrays.
-
-  Attributes:
-    train: The examples x and y of each client, in the order of its dataset.
-    batch_size: The size of a batch.
-    is_shuffled: Whether the datasets come in another order each time.
-  """
-
-  train: list[dict[str, np.ndarray]]
-  batch_size: int
-  is_shuffled: bool
-
-
-def _pair(batch: Any) -> tuple[np.ndarray, np.ndarray]:
-  """Returns x and y of a batch."""
-  if isinstance(batch, Mapping) and set(batch) == {'x', 'y'}:
-    batch = batch['x'], batch['y']
-  parts = list(batch) if isinstance(batch, tuple) else []
-  if len(parts) != 2 or not all(
-    isinstance(part, np.ndarray) and part.ndim for part in parts
-  ):
-    raise UnfitError('their batches are not pairs of one array x and one y')
-  return parts[0], parts[1]
-
-
-def _operations(graph: Any) -> Iterator[str]:
+def operations(graph: Any) -> Iterator[str]:
   """Yields the operations of a graph and of the functions in it."""
   for nodes in (graph.node, *(f.node_def for f in graph.library.function)):
     for node in nodes:
       yield node.op
 
 
-def _is_shuffled(dataset: tf.data.Dataset) -> bool:
-  graph = tf.compat.v1.GraphDef.FromString(
-    dataset._as_serialized_graph().numpy()  # TensorFlow has no other way.
-  )
-  return any('Shuffle' in operation for operation in _operations(graph))
-
-
-def read(
-  client_data: tff.simulation.datasets.ClientData,
-  max_bytes: Optional[int] = None,
-) -> Clients:
-  """Reads all clients into arrays.
-
-  Args:
-    client_data: Clients whose datasets are batched.
-    max_bytes: How many bytes they may fill; by default half of the memory that
-      is free.
-
-  Returns:
-    The clients, in the order of `client_data.client_ids`.
-
-  Raises:
-    UnfitError: If they do not fit.
-  """
-  if max_bytes is None:
-    max_bytes = psutil.virtual_memory().available // 2
-  train: list[Any] = []
-  sizes: list[list[int]] = []
-  num_bytes, is_shuffled = 0, False
-  for client_id in client_data.client_ids:
-    dataset = client_data.create_tf_dataset_for_client(client_id)
-    if not train:
-      is_shuffled = _is_shuffled(dataset)
-    batches = [_pair(batch) for batch in dataset.as_numpy_iterator()]
-    num_bytes += sum(x.nbytes + y.nbytes for x, y in batches)
-    if num_bytes > max_bytes:
-      raise UnfitError(f'they fill more than {max_bytes:,} bytes of memory')
-    sizes.append([len(y) for _, y in batches])
-    train.append(batches)
-  batch_size = max(itertools.chain(*sizes), default=0)
-  if batch_size == 0:
-    raise UnfitError('they have no examples')
-  for of_client in sizes:
-    if any(size != batch_size for size in of_client[:-1]):
-      raise UnfitError('their batches have unlike sizes')
-  some = next(batches for batches in train if batches)[0]
-  nothing = tuple(part[:0] for part in some)
-  return Clients(
-    [
-      {
-        name: np.concatenate([nothing[i], *(batch[i] for batch in batches)])
-        for i, name in enumerate('xy')
-      }
-      for batches in train
-    ],
-    batch_size,
-    is_shuffled,
-  )
-
-
 def functional(
-  model: client_work.Model,
+  model: client_work.TffModel,
 ) -> tff.learning.models.FunctionalModel:
   """Returns a model as a function of its weights.
 
@@ -178,6 +89,54 @@ def _mean_by_weights(
   )
 
 
+def check_loss_is_weighted_mean(
+  model: tff.learning.models.FunctionalModel, layout: shard_training.Layout
+) -> None:
+  """Raises unless `model.loss` is a mean weighted by `sample_weight`.
+
+  The last batch of a client is filled up with rows of weight 0. A loss that
+  ignores the weights would train on these rows, and one that divides by the
+  number of rows on too small a gradient, silently.
+
+  Args:
+    model: The model.
+    layout: The layout of its examples, with fields x and y.
+  """
+
+  def some_weights(initial):
+    # A model that starts at zeros tells no two rows apart.
+    weights = np.asarray(initial)
+    noise = 0.1 * np.cos(np.arange(weights.size)).reshape(weights.shape)
+    return tf.constant((weights + noise).astype(weights.dtype))
+
+  # Rows of zeros may be padding to a model, and count for nothing; so each of
+  # the two kinds is once what counts and once what only fills up.
+  rows = np.array([1, 1, 0, 0])
+  with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+    fields = {
+      name: tf.constant(np.stack([np.full(shape, row, dtype) for row in rows]))
+      for name, shape, dtype in layout
+    }
+    weights = tf.nest.map_structure(some_weights, model.initial_weights)
+    output = model.predict_on_batch(weights, fields['x'], training=False)
+
+    def loss_of(some, mask=None):
+      of_some = tf.nest.map_structure(lambda o: o[some], (output, fields['y']))
+      return model.loss(*of_some, mask)
+
+    pairs = session.run([
+      (loss_of(slice(0, 2)), loss_of(slice(0, 3), tf.constant([1.0, 1, 0]))),
+      (loss_of(slice(2, 4)), loss_of(slice(1, 4), tf.constant([0.0, 1, 1]))),
+    ])
+  for alone, filled_up in pairs:
+    if not np.allclose(alone, filled_up, rtol=1e-4):
+      raise ValueError(
+        'The loss of a model that trains on shards must be the mean of the '
+        'per-example losses weighted by sample_weight; this one is '
+        f'{alone:g} on two rows but {filled_up:g} next to a third of weight 0.'
+      )
+
+
 def for_batches_that_are_filled_up(
   model: tff.learning.models.FunctionalModel, layout: shard_training.Layout
 ) -> tff.learning.models.FunctionalModel:
@@ -195,7 +154,7 @@ def for_batches_that_are_filled_up(
   """
   for candidate in (model, _mean_by_weights(model)):
     try:
-      shard_training.check_loss_is_weighted_mean(candidate, layout)
+      check_loss_is_weighted_mean(candidate, layout)
       return candidate
     except ValueError as error:
       last = error
@@ -215,5 +174,5 @@ def is_for_xla(
     model.predict_on_batch(weights, fields['x'], training=True)
   return not any(
     operation.startswith(_NOT_FOR_XLA) or 'Random' in operation
-    for operation in _operations(graph.as_graph_def())
+    for operation in operations(graph.as_graph_def())
   )

@@ -1,4 +1,4 @@
-"""Tests of `server_rates`."""
+"""Tests of `server_rate_file`."""
 
 import hashlib
 import sys
@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from f3ast_tff.runs import config as config_lib
-from f3ast_tff.runs import server_rates
+from f3ast_tff.runs import server_rate_file
 
 
 def _write(folder, text):
@@ -37,7 +37,7 @@ def _write(folder, text):
 )
 def test_files_by_hand(text, expected, tmp_path):
   path = _write(tmp_path, text)
-  found = server_rates.read(path, 3)
+  found = server_rate_file.read(path, 3)
   np.testing.assert_array_equal(found.factors, expected)
   assert [found.factor(t) for t in (1, 2, 3)] == expected
   assert found.sha256 == hashlib.sha256(text.encode()).hexdigest()
@@ -67,7 +67,7 @@ def test_files_by_hand(text, expected, tmp_path):
 def test_what_is_wrong_is_named_in_one_sentence(text, reason, tmp_path):
   path = _write(tmp_path, text)
   with pytest.raises(ValueError) as error:
-    server_rates.read(path, 3)
+    server_rate_file.read(path, 3)
   message = str(error.value)
   assert reason in message and repr(path) in message
   assert message.startswith('server_rate_file must be a CSV file')
@@ -77,7 +77,7 @@ def test_what_is_wrong_is_named_in_one_sentence(text, reason, tmp_path):
 def test_what_is_no_file_is_named(tmp_path):
   for name in ('absent.csv', '', 'new\nline'):
     with pytest.raises(ValueError, match='is not a file') as error:
-      server_rates.read(str(tmp_path / name), 3)
+      server_rate_file.read(str(tmp_path / name), 3)
     assert '\n' not in str(error.value)
 
 
@@ -90,7 +90,7 @@ def test_any_content_is_read_or_refused(tmp_path, content):
     content = ('round,factor\n1,' + content).encode(errors='replace')
   path = _write(tmp_path, content)
   try:
-    found = server_rates.read(path, 1)
+    found = server_rate_file.read(path, 1)
   except ValueError as error:
     assert '\n' not in str(error)
   else:
@@ -99,11 +99,11 @@ def test_any_content_is_read_or_refused(tmp_path, content):
 
 def test_settings_name_the_file_and_the_rounds(tmp_path):
   path = _write(tmp_path, 'round,factor\n1,4\n2,5\n')
-  assert server_rates.of(config_lib.Config()) is None
-  found = server_rates.of(config_lib.Config(rounds=1, server_rate_file=path))
+  assert server_rate_file.of(config_lib.Config()) is None
+  found = server_rate_file.of(config_lib.Config(rounds=1, server_rate_file=path))
   np.testing.assert_array_equal(found.factors, [4])
   with pytest.raises(ValueError, match='has no round 3 of 3'):
-    server_rates.of(config_lib.Config(rounds=3, server_rate_file=path))
+    server_rate_file.of(config_lib.Config(rounds=3, server_rate_file=path))
 
 
 if __name__ == '__main__':

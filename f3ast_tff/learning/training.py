@@ -1,0 +1,108 @@
+"""A federated training: who takes part, on what, and the process that learns.
+
+  clients = read_clients(client_data)
+  selector = build_selector(clients.p, 'home_devices', clients_per_round=10)
+  training = build_training(model, clients, selector, client_optimizer=...)
+  state = training.initialize()
+  state, metrics = training.next(state, round_num)
+
+A round is `Selector.select`, then the shards or datasets of the cohort, then
+`process.next`. Each is a pure function of the state and the round.
+"""
+
+from collections.abc import Callable, Collection, Mapping
+import dataclasses
+from typing import Any, NamedTuple, Optional, Protocol
+
+import numpy as np
+import tensorflow_federated as tff
+
+from f3ast_tff import selection
+from f3ast_tff.learning import process as process_lib
+
+# Makes what fills shards, on any machine: maps the examples of each client, and
+# what returns those of all clients behind each other.
+MakeShards = Callable[[Any, Callable[[], Any]], Any]
+
+
+class CohortData(Protocol):
+  """What a cohort trains on."""
+
+  @property
+  def num_examples(self) -> np.ndarray:
+    """The number of examples of each client."""
+
+  def parts(
+    self, cohort: selection.Cohort, round_num: int, failed: Collection[int] = ()
+  ) -> list[Any]:
+    """Returns who trains on what in a round, without the examples."""
+
+  def fill(self, part: Any) -> Any:
+    """Returns one of the values that `process.next` takes."""
+
+
+class Losses(NamedTuple):
+  """How clients are queried for the loss of the global model.
+
+  Attributes:
+    computation: Maps (state, what clients are queried with) to (state, a vector
+      with the loss of each of them at its index).
+    parts: Maps clients and a round to the parts of what they are queried with.
+    fill: Maps a part to a value that `computation` takes.
+  """
+
+  computation: tff.framework.ConcreteComputation
+  parts: Callable[[np.ndarray, int], list[Any]]
+  fill: Callable[[Any], Any]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Training:
+  """A federated training, ready to run.
+
+  Attributes:
+    selector: Who takes part in which round.
+    process: The learning process; its state is a `process.ServerState`.
+    cohort_data: What a cohort trains on.
+    num_shards: How many values `process.next` is given at most, or are summed
+      at a time.
+    losses: How clients are queried for losses; None if the policy needs none.
+    makers: What makes the shards (`train`), and those that losses are queried
+      with (`losses`), on another machine; empty if clients train on datasets.
+  """
+
+  selector: selection.Selector
+  process: tff.learning.templates.LearningProcess
+  cohort_data: CohortData
+  num_shards: int
+  losses: Optional[Losses] = None
+  makers: Mapping[str, MakeShards] = dataclasses.field(default_factory=dict)
+
+  def initialize(self) -> process_lib.ServerState:
+    """Returns the state before the first round."""
+    return self.process.initialize()
+
+  def select(self, state: Any, round_num: int) -> selection.Selection:
+    """Returns who takes part in round t = 1, 2, ..., given the state."""
+
+    def losses_of(clients: np.ndarray) -> np.ndarray:
+      if self.losses is None:
+        return selection.no_losses(clients)
+      parts = self.losses.parts(clients, round_num)
+      queried = [self.losses.fill(part) for part in parts]
+      return np.asarray(self.losses.computation(state, queried)[1])[clients]
+
+    return self.selector.select(round_num, np.asarray(state.rates), losses_of)
+
+  def clients(self, cohort: selection.Cohort, round_num: int) -> list[Any]:
+    """Returns what `process.next` takes for a cohort."""
+    return list(
+      map(self.cohort_data.fill, self.cohort_data.parts(cohort, round_num))
+    )
+
+  def next(
+    self, state: Any, round_num: int
+  ) -> tff.learning.templates.LearningProcessOutput:
+    """Runs round t = 1, 2, ...; returns the new state and the metrics."""
+    cohort = self.select(state, round_num).cohort
+    return self.process.next(state, self.clients(cohort, round_num))

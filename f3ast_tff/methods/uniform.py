@@ -1,0 +1,14 @@
+"""Uniform selection: all available clients equally likely, equal weights."""
+
+import numpy as np
+
+from f3ast_tff import selection
+
+
+def select(
+  s: selection.Situation, rng: np.random.Generator
+) -> selection.Cohort:
+  """Draws K_t of A_t without replacement."""
+  # All scores tie, so chance decides.
+  scores = np.zeros(s.available.size)
+  return selection.mean_of(selection.top_k(scores, s.available, s.k, rng))
