@@ -10,6 +10,7 @@ import pytest
 
 from experiments.paper import all_cells
 from experiments.paper import design
+from f3ast_tff import methods as methods_lib
 from f3ast_tff.methods import released
 from f3ast_tff.runs import config as config_lib
 
@@ -98,7 +99,7 @@ def test_a_matched_cell_follows_the_same_seed_of_f3ast():
 def test_names_are_the_packages():
   assert set(design.CONCERNED) == set(released.NAMES)
   assert set(design.METHODS) == {
-    name for name in config_lib.ALGORITHMS if 'with_replacement' not in name
+    name for name in methods_lib.ALGORITHMS if 'with_replacement' not in name
   }
   assert design.variant('protocol', 'paper') == ''
   defaults = config_lib.Config()
@@ -110,10 +111,9 @@ def test_a_concerned_method_is_one_that_changes():
   """A policy that a departure replaces is of a method that it concerns."""
   for name, methods in design.CONCERNED.items():
     protocol = released.parse(name)
-    for method, algorithm in config_lib.ALGORITHMS.items():
-      policy = released.policy(algorithm.selection, protocol)
-      default = released.policy(algorithm.selection, released.Protocol())
-      if policy is not default:
+    for method, algorithm in methods_lib.ALGORITHMS.items():
+      name_of = algorithm.selection
+      if released.departing(name_of, protocol) != name_of:
         assert method in methods, (name, method)
 
 
