@@ -89,6 +89,8 @@ class Stub:
 def main():
   """Runs the program that the first argument names."""
   program = importlib.import_module(sys.argv.pop(1))
+  if hasattr(program, '__path__'):  # A package, as `python -m` runs it.
+    program = importlib.import_module(f'{program.__name__}.__main__')
   here = cli.here('.')
   grid.start = Stub(here, fail=os.environ.get('FAIL', '').split())
   grid.revision = lambda: REVISION
