@@ -8,7 +8,7 @@ from absl import flags
 import numpy as np
 
 from experiments import cli
-from experiments.paper import tables
+from experiments import markdown as markdown_lib
 from f3ast_tff import availability
 from f3ast_tff import communication
 from f3ast_tff import randomness
@@ -172,4 +172,4 @@ def write_csv(path: pathlib.Path, rows: Sequence[Row]) -> None:
 def markdown(rows: Sequence[Row]) -> str:
   """Returns a table as Markdown that also reads well as plain text."""
   cells = [[_text(value, 4) for value in row.values()] for row in rows]
-  return tables.aligned([list(rows[0]), *cells])
+  return markdown_lib.table([list(rows[0]), *cells])

@@ -2,8 +2,7 @@
 
 import dataclasses
 
-from experiments.paper import results
-from experiments.paper import tables
+from experiments.paper import design
 
 REVISION = '0123456789abcdef0123456789abcdef01234567'
 
@@ -49,7 +48,7 @@ def seeds(preset, dataset, avail, method, accuracies, variant='', **rest):
   """Returns a result per accuracy, of seeds 0, 1 and so on."""
   return [
     result(
-      results.Key(preset, dataset, avail, method, variant, seed),
+      design.Key(preset, dataset, avail, method, variant, seed),
       accuracy,
       **rest,
     )
@@ -62,9 +61,11 @@ def synthetic(method, avail, accuracies, variant='', **rest):
   return seeds('paper', 'synthetic', avail, method, accuracies, variant, **rest)
 
 
-def row(table, *labels):
-  """Returns the texts of the row that begins with the labels, by column."""
-  rows = [list(map(tables.text, row)) for row in table.rows]
-  found = [row for row in rows if tuple(row[: len(labels)]) == labels]
-  assert len(found) == 1, labels
-  return dict(zip(tables._flat_header(table), found[0]))
+def row(tables, name, *labels):
+  """Returns the texts of a table's row that begins with labels, by column."""
+  (table,) = [table for table in tables if table.name == name]
+  texts = table.frame.map(str).to_dict('records')
+  (found,) = [
+    row for row in texts if tuple(row.values())[: len(labels)] == labels
+  ]
+  return found

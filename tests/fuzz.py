@@ -34,6 +34,7 @@ import numpy as np
 from experiments import cli
 from experiments import synthetic as experiment
 from experiments.paper import comparison
+from experiments.paper import design
 from experiments.paper import frames
 from experiments.paper import results
 from f3ast_tff.datasets import synthetic
@@ -341,7 +342,7 @@ def fuzz_rows(folder: pathlib.Path, data: Any) -> str:
   return _load(folder / 'checkpoints', rows)
 
 
-_KEY = results.Key('paper', 'synthetic', 'always', 'f3ast', '', 1)
+_KEY = design.Key('paper', 'synthetic', 'always', 'f3ast', '', 1)
 
 
 def fuzz_results(folder: pathlib.Path, data: Any) -> str:

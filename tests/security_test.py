@@ -8,6 +8,7 @@ import sys
 import pytest
 import tensorflow as tf
 
+from experiments.paper import design
 from experiments.paper import results
 from f3ast_tff.datasets import cifar100
 from f3ast_tff.datasets import shakespeare
@@ -110,7 +111,7 @@ def test_names_of_clients_are_no_paths(tmp_path):
 
 
 def test_a_result_file_cannot_name_another_place(tmp_path):
-  key = results.Key('paper', 'synthetic', 'always', 'f3ast', '', 1)
+  key = design.Key('paper', 'synthetic', 'always', 'f3ast', '', 1)
   results.write(tmp_path, fake_results.result(key))
   path = results.path_of(tmp_path, key)
   path.write_text(path.read_text().replace('"paper"', '"../paper"', 1))

@@ -15,8 +15,8 @@ import textwrap
 from absl import app
 
 from experiments import cli
+from experiments.paper import drawing
 from experiments.paper import grid
-from experiments.paper import paper_figures
 
 REVISION = 'c' * 40
 
@@ -89,11 +89,13 @@ class Stub:
 def main():
   """Runs the program that the first argument names."""
   program = importlib.import_module(sys.argv.pop(1))
+  if hasattr(program, '__path__'):  # A package, as `python -m` runs it.
+    program = importlib.import_module(f'{program.__name__}.__main__')
   here = cli.here('.')
   grid.start = Stub(here, fail=os.environ.get('FAIL', '').split())
   grid.revision = lambda: REVISION
   # Drawing takes long, and other tests look at pictures.
-  paper_figures.images = lambda _: {'svg': b'<svg/>', 'png': b''}
+  drawing.images = lambda _: {'svg': b'<svg/>', 'png': b''}
   app.run(program.main, flags_parser=cli.parse_flags)
 
 

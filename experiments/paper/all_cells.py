@@ -1,148 +1,114 @@
 """The cells behind the paper's tables and figures, and our controls.
 
-Seeds and conditions are those of `report.design`. A cell that two tables need
-is there once.
+Seeds and conditions are those of `design`. A cell that two tables need is there
+once.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+import itertools
 from typing import Any, Optional
 
 from experiments.paper import cell as cells_lib
 from experiments.paper import design
-from experiments.paper import names
-from experiments.paper import results
 
-METHODS = tuple(names.METHODS)
-AVAILS = tuple(names.AVAILS)
-
-PAPER_ROUNDS = {'synthetic': 500, 'cifar100': 1000, 'shakespeare': 500}
-# What a small machine can do in an evening. On CIFAR-100 FedAvg hardly learns
-# for its first 100 rounds; on Shakespeare it learns from the first.
-COMPACT_ROUNDS = {'cifar100': 600, 'shakespeare': 100}
+_Flags = tuple[tuple[str, Any], ...]
 
 
 def _synthetic(
-  method: str,
-  avail: str,
-  seed: int,
   rounds: int,
-  flag: Optional[tuple[str, Any]] = None,
-) -> cells_lib.Cell:
-  variant = '' if flag is None else design.variant(*flag)
-  key = design.synthetic(method, avail, variant, seed)
-  flags = (flag,) if flag is not None and variant else ()
-  return cells_lib.Cell(key, rounds, flags)
+  methods: Iterable[str],
+  avails: Iterable[str],
+  seeds: Iterable[int],
+  name: str = '',
+  values: Iterable[Any] = (),
+) -> list[cells_lib.Cell]:
+  """Returns all combinations, with each value of a setting if one is named."""
+  settings: list[tuple[str, _Flags]] = [
+    (variant, ((name, value),) if variant else ())
+    for value in values
+    for variant in [design.variant(name, value)]
+  ]
+  return [
+    cells_lib.Cell(
+      design.synthetic(method, avail, variant, seed), rounds, flags
+    )
+    for seed, avail, (variant, flags), method in itertools.product(
+      seeds, avails, settings or [('', ())], methods
+    )
+  ]
 
 
 def main_grid(
   rounds: int,
   seeds: Sequence[int] = design.SEEDS,
-  avails: Sequence[str] = AVAILS,
+  avails: Iterable[str] = design.AVAILS,
 ) -> list[cells_lib.Cell]:
   """Returns the paper's five methods under its five availability models."""
-  return [
-    _synthetic(method, avail, seed, rounds)
-    for seed in seeds
-    for avail in avails
-    for method in METHODS
-  ]
+  return _synthetic(rounds, design.METHODS, avails, seeds)
 
 
-def heterogeneity(rounds: int) -> list[cells_lib.Cell]:
-  """Returns tab:heterogeneity; alpha = 1 is that of the main grid."""
-  return [
-    _synthetic(method, design.ALPHA_AVAIL, seed, rounds, ('alpha', alpha))
-    for seed in design.SEEDS
-    for alpha in design.ALPHAS
-    for method in design.ALPHA_METHODS
-  ]
-
-
-def k_sweep(rounds: int) -> list[cells_lib.Cell]:
-  """Returns fig:num_clients; K = 10 is that of the main grid."""
-  return [
-    _synthetic(
-      method, design.K_AVAIL, seed, rounds, ('clients_per_round', str(k))
-    )
-    for seed in design.FEW_SEEDS
-    for k in design.KS
-    for method in design.K_METHODS
-  ]
-
-
-def protocols(rounds: int) -> list[cells_lib.Cell]:
+def _protocols(rounds: int) -> list[cells_lib.Cell]:
   """Returns the released code's protocol, whole and one departure at a time."""
-  whole = [
-    _synthetic(method, avail, seed, rounds, ('protocol', 'released'))
-    for avail in AVAILS
-    for seed in (design.FEW_SEEDS if avail == design.PROTOCOL_AVAIL else (0,))
-    for method in METHODS
+  whole, avail = ('protocol', ['released']), design.PROTOCOL_AVAIL
+  return [
+    *_synthetic(rounds, design.METHODS, design.AVAILS, [0], *whole),
+    *_synthetic(rounds, design.METHODS, [avail], design.FEW_SEEDS, *whole),
+    *(
+      cell
+      for name, methods in design.CONCERNED.items()
+      for cell in _synthetic(
+        rounds, methods, [avail], design.FEW_SEEDS, 'protocol', [name]
+      )
+    ),
   ]
-  single = [
-    _synthetic(method, design.PROTOCOL_AVAIL, seed, rounds, ('protocol', name))
-    for seed in design.FEW_SEEDS
-    for name, methods in design.CONCERNED.items()
-    for method in methods
-  ]
-  return whole + single
 
 
-def controls(rounds: int) -> list[cells_lib.Cell]:
-  """Returns what tells the selection rule from a hidden learning rate.
-
-  F3AST from each r(0), of which Kp is that of the main grid, and with rates
-  that settle within the run; and the baselines with the server learning rate at
-  F3AST's mean sum of weights in the same seed, FedAvg also at that of F3AST
-  with r(0) = p.
-
-  Args:
-    rounds: The number of rounds.
-
-  Returns:
-    The cells.
-  """
-  starts = [
-    _synthetic('f3ast', avail, seed, rounds, ('rate_init', rate_init))
-    for seed in design.SEEDS
-    for avail in design.CONTROL_AVAILS
-    for rate_init in design.RATE_INITS
-  ]
-  faster = [
-    _synthetic('f3ast', avail, seed, rounds, ('beta', design.FASTER_BETA))
-    for seed in design.SEEDS
-    for avail in design.CONTROL_AVAILS
-  ]
-  matched = [
-    cells_lib.Cell(
-      design.synthetic(method, avail, design.MATCHED, seed),
-      rounds,
-      match=design.synthetic('f3ast', avail, seed=seed),
-    )
-    for seed in design.SEEDS
-    for avail in design.CONTROL_AVAILS
-    for method in design.MATCHED_METHODS
-  ]
+def _matched(rounds: int) -> list[cells_lib.Cell]:
+  """Returns baselines whose server learning rate is F3AST's sum of weights."""
   from_p = design.variant('rate_init', 'p')
-  matched_to_p = [
+  return [
     cells_lib.Cell(
-      design.synthetic('fedavg', avail, design.MATCHED_TO_P, seed),
+      design.synthetic(method, avail, variant, seed),
       rounds,
-      match=design.synthetic('f3ast', avail, from_p, seed),
+      match=design.synthetic('f3ast', avail, other, seed),
     )
-    for seed in design.SEEDS
-    for avail in design.CONTROL_AVAILS
+    for methods, variant, other in (
+      (design.MATCHED_METHODS, design.MATCHED, ''),
+      (('fedavg',), design.MATCHED_TO_P, from_p),
+    )
+    for seed, avail, method in itertools.product(
+      design.SEEDS, design.CONTROL_AVAILS, methods
+    )
   ]
-  return starts + matched + matched_to_p + faster
 
 
-def synthetic(rounds: int = PAPER_ROUNDS['synthetic']) -> list[cells_lib.Cell]:
-  """Returns all cells on Synthetic."""
+def synthetic(
+  rounds: int = design.ROUNDS['paper']['synthetic'],
+) -> list[cells_lib.Cell]:
+  """Returns all cells on Synthetic of the usual number of rounds."""
+  control = ['f3ast'], design.CONTROL_AVAILS, design.SEEDS
   cells_ = [
     *main_grid(rounds),
-    *heterogeneity(rounds),
-    *k_sweep(rounds),
-    *protocols(rounds),
-    *controls(rounds),
+    *_synthetic(
+      rounds,
+      design.ALPHA_METHODS,
+      [design.ALPHA_AVAIL],
+      design.SEEDS,
+      'alpha',
+      design.ALPHAS,
+    ),
+    *_synthetic(
+      rounds,
+      design.K_METHODS,
+      [design.K_AVAIL],
+      design.FEW_SEEDS,
+      'clients_per_round',
+      map(str, design.KS),
+    ),
+    *_protocols(rounds),
+    *_synthetic(rounds, *control, 'rate_init', design.RATE_INITS),
+    *_matched(rounds),
+    *_synthetic(rounds, *control, 'beta', [design.FASTER_BETA]),
   ]
   return list(dict.fromkeys(cells_))  # In order, and each cell once.
 
@@ -150,7 +116,10 @@ def synthetic(rounds: int = PAPER_ROUNDS['synthetic']) -> list[cells_lib.Cell]:
 # All test data each time: a subset holds few of the small clients, which user
 # averages are about, and must not be mixed with the last test.
 _ALL_TESTED = ('eval_examples', 0)
-_COMPACT = (('model', 'compact'), _ALL_TESTED)
+_FLAGS: dict[str, _Flags] = {
+  'paper': (_ALL_TESTED,),
+  'compact': (('model', 'compact'), _ALL_TESTED),
+}
 
 
 def real_data(
@@ -158,88 +127,71 @@ def real_data(
 ) -> list[cells_lib.Cell]:
   """Returns the cells on CIFAR-100 and Shakespeare.
 
-  Args:
-    preset: `paper` or `compact`.
-    rounds: The number of rounds; None for the preset's.
-
-  Returns:
-    Seed 0 for all; for compact models seeds 1 and 2 under Home-devices too.
+  Seed 0 for all; for compact models seeds 1 and 2 under Home-devices too.
   """
-  all_rounds = {'paper': PAPER_ROUNDS, 'compact': COMPACT_ROUNDS}[preset]
-  flags = {'paper': (_ALL_TESTED,), 'compact': _COMPACT}[preset]
-  several = design.FEW_SEEDS if preset == 'compact' else range(1)
   return [
     cells_lib.Cell(
-      results.Key(preset, dataset, avail, method, '', seed),
-      rounds or all_rounds[dataset],
-      flags,
+      design.Key(preset, dataset, avail, method, '', seed),
+      rounds or design.ROUNDS[preset][dataset],
+      _FLAGS[preset],
     )
-    # The cheaper one first.
-    for dataset in ('shakespeare', 'cifar100')
-    for seed in several
-    for avail in AVAILS
-    for method in METHODS
+    for dataset, seed, avail, method in itertools.product(
+      ('shakespeare', 'cifar100'),  # The cheaper one first.
+      design.FEW_SEEDS if preset == 'compact' else range(1),
+      design.AVAILS,
+      design.METHODS,
+    )
     if seed == 0 or avail == 'home_devices'
   ]
 
 
-def first_rounds(rounds: int = design.FIRST_ROUNDS) -> list[cells_lib.Cell]:
-  """Returns the beginning of two runs on CIFAR-100 with the paper's model."""
-  # A test on all images takes as long as four rounds; the last one is that.
-  flags = (('eval_every', 5), ('eval_examples', 2000))
-  place = 'paper', 'cifar100', design.FIRST_AVAIL
+def other_rounds(
+  preset: str, rounds: Optional[int] = None
+) -> list[cells_lib.Cell]:
+  """Returns two runs that are shorter or longer than others of a preset."""
+  usual, dataset, variant, flags = {
+    'paper': (
+      design.FIRST_ROUNDS,
+      'cifar100',
+      design.FIRST,
+      # A test on all images takes as long as four rounds; the last one is that.
+      (('eval_every', 5), ('eval_examples', 2000)),
+    ),
+    'compact': (
+      design.LONGER_ROUNDS, 'shakespeare', design.LONGER, _FLAGS['compact']
+    ),
+  }[preset]
+  place = preset, dataset, design.OTHER_ROUNDS_AVAIL
   return [
-    cells_lib.Cell(results.Key(*place, method, design.FIRST), rounds, flags)
-    for method in design.FIRST_METHODS
-  ]
-
-
-def longer(rounds: int = design.LONGER_ROUNDS) -> list[cells_lib.Cell]:
-  """Returns two runs on Shakespeare that are longer than the others."""
-  place = 'compact', 'shakespeare', design.LONGER_AVAIL
-  return [
-    cells_lib.Cell(results.Key(*place, method, design.LONGER), rounds, _COMPACT)
-    for method in design.LONGER_METHODS
+    cells_lib.Cell(design.Key(*place, method, variant), rounds or usual, flags)
+    for method in design.OTHER_ROUNDS_METHODS
   ]
 
 
 def settled(rounds: int = design.SETTLED_ROUNDS) -> list[cells_lib.Cell]:
   """Returns runs on Synthetic in which F3AST's rates settle."""
-  flags = {
+  flags: dict[str, _Flags] = {
     design.SETTLED: (('eval_every', 20),),
     design.SETTLED_SMALL: (
-      ('eval_every', 20),
-      ('server_learning_rate', design.SMALL_RATE),
+      ('eval_every', 20), ('server_learning_rate', design.SMALL_RATE)
     ),
   }
   return [
     cells_lib.Cell(
       design.synthetic(method, avail, variant, seed), rounds, flags[variant]
     )
-    for avail, variant, _ in design.LONG_RUNS
-    for seed in design.FEW_SEEDS
-    for method in design.SETTLED_METHODS
+    for (avail, variant, _), seed, method in itertools.product(
+      design.LONG_RUNS, design.FEW_SEEDS, design.OTHER_ROUNDS_METHODS
+    )
   ]
 
 
 def cells(preset: str, rounds: Optional[int] = None) -> list[cells_lib.Cell]:
-  """Returns the cells of a preset; Synthetic belongs to both.
-
-  Args:
-    preset: `paper` or `compact`, or `all`.
-    rounds: The number of rounds; None for the preset's.
-
-  Returns:
-    The cells, each once.
-  """
+  """Returns the cells of `paper`, `compact` or `all`, each once."""
   presets = ('compact', 'paper') if preset == 'all' else (preset,)
-  other_rounds = {
-    'paper': first_rounds(rounds or design.FIRST_ROUNDS),
-    'compact': longer(rounds or design.LONGER_ROUNDS),
-  }
   return [
-    *synthetic(rounds or PAPER_ROUNDS['synthetic']),
+    *synthetic(rounds or design.ROUNDS['paper']['synthetic']),
     *settled(rounds or design.SETTLED_ROUNDS),
-    *(cell for name in presets for cell in other_rounds[name]),
+    *(cell for name in presets for cell in other_rounds(name, rounds)),
     *(cell for name in presets for cell in real_data(name, rounds)),
   ]

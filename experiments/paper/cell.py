@@ -6,6 +6,7 @@ import fnmatch
 import pathlib
 from typing import Any, NamedTuple, Optional
 
+from experiments.paper import design
 from experiments.paper import results
 
 
@@ -21,10 +22,10 @@ class Cell:
       rate of this one; it can start when the other has finished.
   """
 
-  key: results.Key
+  key: design.Key
   rounds: int
   flags: tuple[tuple[str, Any], ...] = ()
-  match: Optional[results.Key] = None
+  match: Optional[design.Key] = None
 
   @property
   def name(self) -> str:
@@ -71,7 +72,10 @@ class Cell:
   @property
   def command(self) -> str:
     """The command to print."""
-    return ' '.join(['.venv/bin/python', *self.arguments])
+    words = ['.venv/bin/python', *self.arguments]
+    if self.match is not None:  # Nobody is to run it without.
+      words.append('--server_learning_rate=MEAN_SUM_OF_WEIGHTS')
+    return ' '.join(words)
 
 
 class Places(NamedTuple):
@@ -102,13 +106,8 @@ class Places(NamedTuple):
 def only(cells: Sequence[Cell], patterns: Sequence[str]) -> list[Cell]:
   """Returns the cells whose name holds or matches one of the patterns.
 
-  Args:
-    cells: The cells.
-    patterns: Parts of names, or globs (with `*`, `?` or `[`) of whole names;
-      none for all cells.
-
-  Returns:
-    The cells, in order.
+  A pattern with `*`, `?` or `[` is a glob of whole names; without patterns all
+  cells are returned.
   """
 
   def fits(name: str, pattern: str) -> bool:
@@ -126,15 +125,7 @@ def only(cells: Sequence[Cell], patterns: Sequence[str]) -> list[Cell]:
 def result_of(cell: Cell, places: Places) -> Optional[dict[str, Any]]:
   """Returns the result of a cell, None if there is none yet.
 
-  Args:
-    cell: The cell, with its server learning rate if it has one.
-    places: Where to look.
-
-  Returns:
-    As from `results.read`.
-
-  Raises:
-    results.ResultError: If the file is of other settings.
+  A file of other settings raises a `results.ResultError`.
   """
   path = results.path_of(places.results, cell.key)
   if not path.exists():

@@ -8,6 +8,7 @@ sign test, which assumes no distribution.
 """
 
 from collections.abc import Iterator, Sequence
+import itertools
 import math
 from typing import NamedTuple, Optional
 
@@ -17,8 +18,7 @@ from scipy import stats
 
 from experiments.paper import design
 from experiments.paper import frames
-from experiments.paper import names
-from experiments.paper import results
+from experiments.paper import paper_numbers
 
 LEVEL = 0.05  # Of the t-test, two-sided, not corrected for how many there are.
 
@@ -33,6 +33,12 @@ PAPER = 'the paper prints, draws or says it'
 CARRIED_OVER = "the paper's claim, where it does not show it"
 OURS = 'our controls'
 SOURCES = (PAPER, CARRIED_OVER, OURS)
+_PLACES = [
+  (preset, dataset)
+  for preset, datasets in design.PRESETS.items()
+  for dataset in datasets
+]
+_CONTROLS = 'controls (ours)'  # The topic of what is ours.
 
 
 class Paired(NamedTuple):
@@ -41,79 +47,51 @@ class Paired(NamedTuple):
   Attributes:
     seeds: How many there are.
     mean: Their mean.
-    sd: Their sample standard deviation; NaN for fewer than two.
     p: Of the two-sided paired t-test; NaN for fewer than two.
     wins: How many are positive.
-    losses: How many are negative.
     sign_p: Of the exact two-sided sign test, without the zeros.
   """
 
   seeds: int
   mean: float
-  sd: float
   p: float
   wins: int
-  losses: int
   sign_p: float
+
+  @property
+  def decision(self) -> str:
+    """`holds`, `does not hold`, `undecided` or `not run`."""
+    if self.seeds == 0:
+      return NOT_RUN
+    if self.p < LEVEL:  # NaN for one seed, and where a run diverged.
+      return HOLDS if self.mean > 0 else FAILS
+    return UNDECIDED
+
+  @property
+  def verdict(self) -> str:
+    """The decision, and why it is undecided if it is."""
+    if self.decision != UNDECIDED:
+      return self.decision
+    if not math.isfinite(self.mean):
+      return f'{UNDECIDED} (a run diverged, {self.seeds} seeds)'
+    if self.seeds == 1:
+      return f'{UNDECIDED} (1 seed)'
+    return f'{UNDECIDED} ({self.seeds} seeds, p = {self.p:.2g})'
 
 
 def paired(differences: Sequence[float]) -> Paired:
   """Returns the statistics of differences that were taken within seeds."""
   d = np.asarray(differences, float)
   wins, losses = int((d > 0).sum()), int((d < 0).sum())
-  sd = float(d.std(ddof=1)) if d.size > 1 else math.nan
   p = math.nan
   if d.size > 1 and np.isfinite(d).all():
-    # The t-test divides by sd.
-    p = float(stats.ttest_1samp(d, 0.0).pvalue) if sd > 0 else float(not d[0])
-  return Paired(
-    seeds=d.size,
-    mean=float(d.mean()) if d.size else math.nan,
-    sd=sd,
-    p=p,
-    wins=wins,
-    losses=losses,
-    sign_p=(
-      float(stats.binomtest(wins, wins + losses).pvalue)
-      if wins + losses
-      else 1.0
-    ),
-  )
-
-
-def decision(found: Paired) -> str:
-  """Returns the verdict on a claim, without reasons.
-
-  Args:
-    found: From differences that are positive where the claim is right.
-
-  Returns:
-    `holds`, `does not hold`, `undecided` or `not run`.
-  """
-  if found.seeds == 0:
-    return NOT_RUN
-  if found.p < LEVEL:  # NaN for one seed, and where a run diverged.
-    return HOLDS if found.mean > 0 else FAILS
-  return UNDECIDED
-
-
-def verdict(found: Paired) -> str:
-  """Returns the verdict on a claim, and why it is undecided.
-
-  Args:
-    found: From differences that are positive where the claim is right.
-
-  Returns:
-    `holds`, `does not hold`, `undecided (...)` or `not run`.
-  """
-  word = decision(found)
-  if word != UNDECIDED:
-    return word
-  if not math.isfinite(found.mean):
-    return f'{word} (a run diverged, {found.seeds} seeds)'
-  if found.seeds == 1:
-    return f'{word} (1 seed)'
-  return f'{word} ({found.seeds} seeds, p = {found.p:.2g})'
+    # The t-test divides by the spread.
+    p = stats.ttest_1samp(d, 0.0).pvalue if np.ptp(d) > 0 else float(not d[0])
+  sign_p = 1.0
+  if wins + losses:
+    sign_p = stats.binomtest(wins, wins + losses).pvalue
+  mean = float(d.mean()) if d.size else math.nan
+  return Paired(d.size, mean, float(p), wins, float(sign_p))
 
 
 class Claim(NamedTuple):
@@ -126,8 +104,7 @@ class Claim(NamedTuple):
     where: The condition: an availability model, a K, an alpha.
     text: The claim.
     metric: What is compared.
-    ours: By seed.
-    other: By seed.
+    differences: Ours minus theirs, by seed.
     says_above: Whether ours is claimed to be the higher one.
     paper: The paper's own difference, if it prints numbers.
     source: Where the claim is from.
@@ -139,16 +116,10 @@ class Claim(NamedTuple):
   where: str
   text: str
   metric: str
-  ours: pd.Series
-  other: pd.Series
-  says_above: bool
+  differences: pd.Series
+  says_above: bool = True
   paper: Optional[float] = None
   source: str = PAPER
-
-  @property
-  def differences(self) -> pd.Series:
-    """Ours minus theirs, by seed."""
-    return frames.paired_differences(self.ours, self.other)
 
   @property
   def found(self) -> Paired:
@@ -156,25 +127,9 @@ class Claim(NamedTuple):
     return paired(self.differences if self.says_above else -self.differences)
 
 
-def _text(ours: str, other: str, is_above: bool) -> str:
+def _text(ours: str, other: str, is_above: bool = True) -> str:
   word = 'above' if is_above else 'below'
-  return f'{names.METHODS[ours]} {word} {names.METHODS[other]}'
-
-
-def _mean_of_avails(
-  values: pd.DataFrame, key: results.Key, metric: str
-) -> pd.Series:
-  """Returns by seed the mean over the five models, where all five are there."""
-  columns = [
-    frames.by_seed(
-      values,
-      results.Key(key.preset, key.dataset, avail, key.method, key.variant),
-      metric,
-    )
-    for avail in names.AVAILS
-  ]
-  # A run that diverged is there, and makes the mean NaN.
-  return pd.concat(columns, axis=1, join='inner').mean(axis=1, skipna=False)
+  return f'{design.METHODS[ours]} {word} {design.METHODS[other]}'
 
 
 def _is_drawn(
@@ -190,231 +145,186 @@ def _is_drawn(
 
 def _main_grid(values: pd.DataFrame, paper: pd.DataFrame) -> Iterator[Claim]:
   """Yields the claims of the four large tables, a claim per column."""
-  printed = design.printed(paper)
-  for preset, datasets in names.PRESETS.items():
-    for dataset in datasets:
-      for metric in ('accuracy', 'loss', 'user_accuracy', 'user_loss'):
-        # On CIFAR-100 users hold equally much, so both averages are one.
-        if metric.startswith('user') and dataset == 'cifar100':
-          continue
-        above = names.is_higher_better(metric)
-        for pair in names.COMPARISONS:
-          keys = [results.Key(preset, dataset, '', method) for method in pair]
-          for avail in names.AVAILS:
-            ours, other = (
-              frames.by_seed(
-                values, results.Key(preset, dataset, avail, key.method), metric
-              )
-              for key in keys
-            )
-            a, b = (
-              printed.get((metric, dataset, key.method, avail)) for key in keys
-            )
-            difference = None if a is None or b is None else a - b
-            is_shown = (
-              _is_drawn(dataset, avail, metric, pair)
-              if difference is None
-              else difference != 0 and (difference > 0) == above
-            )
-            yield Claim(
-              'tables',
-              preset,
-              dataset,
-              names.AVAILS[avail],
-              _text(*pair, above),
-              metric,
-              ours,
-              other,
-              above,
-              difference,
-              PAPER if is_shown else CARRIED_OVER,
-            )
-          ours, other = (
-            _mean_of_avails(values, key, metric) for key in keys
-          )
-          yield Claim(
-            'tables',
-            preset,
-            dataset,
-            ALL_AVAILS,
-            _text(*pair, above),
-            metric,
-            ours,
-            other,
-            above,
-            source=CARRIED_OVER,
-          )
+  printed = paper_numbers.of_grid(paper)
+  for (preset, dataset), metric, pair in itertools.product(
+    _PLACES,
+    ('accuracy', 'loss', 'user_accuracy', 'user_loss'),
+    design.COMPARISONS,
+  ):
+    # On CIFAR-100 users hold equally much, so both averages are one.
+    if metric.startswith('user') and dataset == 'cifar100':
+      continue
+    above = design.is_higher_better(metric)
+    place, text = ('tables', preset, dataset), _text(*pair, above)
+    of_avails = []
+    for avail, name in design.AVAILS.items():
+      of_pair = [
+        frames.by_seed(
+          values, design.Key(preset, dataset, avail, method), metric
+        )
+        for method in pair
+      ]
+      of_avails.append(of_pair)
+      differences = frames.paired_differences(*of_pair)
+      a, b = (printed.get((metric, dataset, method, avail)) for method in pair)
+      printed_gap = None if a is None or b is None else a - b
+      is_shown = (
+        _is_drawn(dataset, avail, metric, pair)
+        if printed_gap is None
+        else printed_gap != 0 and (printed_gap > 0) == above
+      )
+      source = PAPER if is_shown else CARRIED_OVER
+      yield Claim(
+        *place, name, text, metric, differences, above, printed_gap, source
+      )
+    # The seeds that all five have. A run that diverged is there, and makes the
+    # mean NaN.
+    means = (
+      pd.concat(five, axis=1, join='inner').mean(axis=1, skipna=False)
+      for five in zip(*of_avails)
+    )
+    gap = frames.paired_differences(*means)
+    yield Claim(
+      *place, ALL_AVAILS, text, metric, gap, above, source=CARRIED_OVER
+    )
 
 
 def _steadiness(values: pd.DataFrame) -> Iterator[Claim]:
   """Yields what the captions of the curves say under Home-devices."""
-  for preset, datasets in names.PRESETS.items():
-    for dataset in datasets:
-      for other in ('fedavg', 'power_of_choice'):
-        ours, theirs = (
-          frames.by_seed(
-            values,
-            results.Key(preset, dataset, 'home_devices', method),
-            'unsteadiness',
-          ).dropna()  # Where there are too few tests, nothing is told.
-          for method in ('f3ast', other)
-        )
-        yield Claim(
-          'curves',
-          preset,
-          dataset,
-          'Home-devices',
-          f'F3AST is steadier from test to test than {names.METHODS[other]}',
-          'unsteadiness',
-          ours,
-          theirs,
-          False,
-        )
+  metric = 'unsteadiness'
+  for place, other in itertools.product(_PLACES, ('fedavg', 'power_of_choice')):
+    ours, theirs = (
+      design.Key(*place, 'home_devices', method) for method in ('f3ast', other)
+    )
+    yield Claim(
+      'curves',
+      *place,
+      'Home-devices',
+      f'F3AST is steadier from test to test than {design.METHODS[other]}',
+      metric,
+      # Where there are too few tests, nothing is told.
+      frames.difference(values, ours, theirs, metric).dropna(),
+      says_above=False,
+    )
+
+
+def _on_synthetic(
+  values: pd.DataFrame,
+  topic: str,
+  where: str,
+  text: str,
+  ours: design.Key,
+  other: design.Key,
+  metric: str = 'accuracy',
+  paper: Optional[float] = None,
+) -> Claim:
+  """Returns a claim that ours is above another."""
+  return Claim(
+    topic,
+    'paper',
+    'synthetic',
+    where,
+    text,
+    metric,
+    frames.difference(values, ours, other, metric),
+    paper=paper,
+    source=OURS if topic == _CONTROLS else PAPER,
+  )
 
 
 def _heterogeneity(
   values: pd.DataFrame, paper: pd.DataFrame
 ) -> Iterator[Claim]:
-  table = paper[paper['table'] == 'heterogeneity']
-  numbers = table.set_index(['method', 'alpha'])['value']
+  printed = paper_numbers.of_heterogeneity(paper)
   for alpha in design.ALPHAS:
-    ours, other = (
-      frames.by_seed(
-        values,
-        design.synthetic(
-          method, design.ALPHA_AVAIL, design.variant('alpha', alpha)
-        ),
-        'accuracy',
-      )
-      for method in ('f3ast', 'fedavg')
-    )
-    yield Claim(
+    place = design.ALPHA_AVAIL, design.variant('alpha', alpha)
+    yield _on_synthetic(
+      values,
       'heterogeneity',
-      'paper',
-      'synthetic',
       f'Smartphones, alpha = {alpha:g}',
-      _text('f3ast', 'fedavg', True),
-      'accuracy',
-      ours,
-      other,
-      True,
-      float(numbers[('f3ast', alpha)] - numbers[('fedavg', alpha)]),
+      _text('f3ast', 'fedavg'),
+      design.synthetic('f3ast', *place),
+      design.synthetic('fedavg', *place),
+      paper=printed['f3ast', alpha] - printed['fedavg', alpha],
     )
 
 
 def _k_sweep(values: pd.DataFrame) -> Iterator[Claim]:
-  def accuracy(method: str, k: int) -> pd.Series:
-    variant = design.variant('clients_per_round', str(k))
-    key = design.synthetic(method, design.K_AVAIL, variant)
-    return frames.by_seed(values, key, 'accuracy')
-
+  topic = 'number of clients'
+  small, large = min(design.KS), max(design.KS)
   for other in ('fedavg', 'power_of_choice'):
+    gaps = {}
     for k in design.KS:
-      yield Claim(
-        'number of clients',
-        'paper',
-        'synthetic',
+      place = design.K_AVAIL, design.variant('clients_per_round', str(k))
+      claim = _on_synthetic(
+        values,
+        topic,
         f'Home-devices, K = {k}',
-        _text('f3ast', other, True),
-        'accuracy',
-        accuracy('f3ast', k),
-        accuracy(other, k),
-        True,
+        _text('f3ast', other),
+        design.synthetic('f3ast', *place),
+        design.synthetic(other, *place),
       )
-    small, large = min(design.KS), max(design.KS)
-    gap_of_large, gap_of_small = (
-      frames.paired_differences(accuracy('f3ast', k), accuracy(other, k))
-      for k in (large, small)
-    )
+      gaps[k] = claim.differences
+      yield claim
     yield Claim(
-      'number of clients',
+      topic,
       'paper',
       'synthetic',
       f'Home-devices, K = {large} against {small}',
-      f'the gap between F3AST and {names.METHODS[other]} widens with K',
+      f'the gap between F3AST and {design.METHODS[other]} widens with K',
       'accuracy',
-      gap_of_large,
-      gap_of_small,
-      True,
+      frames.paired_differences(gaps[large], gaps[small]),
     )
 
 
 def _controls(values: pd.DataFrame) -> Iterator[Claim]:
-  """Yields our own: does the advantage survive an equal step size?"""
+  """Yields our own: is F3AST ahead with equal steps, and with settled rates?"""
   from_p = design.variant('rate_init', 'p')
   pairs = [
     (
-      f'F3AST above {names.METHODS[other]} with a matched server rate',
-      ('f3ast', ''),
+      f'F3AST above {design.METHODS[other]} with a matched server rate',
+      '',
       (other, design.MATCHED),
     )
     for other in design.MATCHED_METHODS
   ] + [
     (
       'F3AST with r(0) = p above FedAvg with a matched server rate',
-      ('f3ast', from_p),
+      from_p,
       ('fedavg', design.MATCHED_TO_P),
     )
   ]
-  for avail in design.CONTROL_AVAILS:
-    for text, *sides in pairs:
-      ours, other = (
-        frames.by_seed(
-          values, design.synthetic(method, avail, variant), 'accuracy'
-        )
-        for method, variant in sides
-      )
-      yield Claim(
-        'controls (ours)',
-        'paper',
-        'synthetic',
-        names.AVAILS[avail],
-        text,
-        'accuracy',
-        ours,
-        other,
-        True,
-        source=OURS,
-      )
-
-
-def _settled(values: pd.DataFrame) -> Iterator[Claim]:
-  """Yields our own: is F3AST ahead once its rates have settled?"""
-  for avail, variant, title in design.LONG_RUNS:
-    for metric in ('accuracy', 'user_accuracy'):
-      ours, other = (
-        frames.by_seed(values, design.synthetic(method, avail, variant), metric)
-        for method in ('f3ast', 'fedavg')
-      )
-      yield Claim(
-        'controls (ours)',
-        'paper',
-        'synthetic',
-        f'{title}, {design.SETTLED_ROUNDS} rounds',
-        _text('f3ast', 'fedavg', True),
-        metric,
-        ours,
-        other,
-        True,
-        source=OURS,
-      )
+  for avail, (text, variant, (other, matched)) in itertools.product(
+    design.CONTROL_AVAILS, pairs
+  ):
+    yield _on_synthetic(
+      values,
+      _CONTROLS,
+      design.AVAILS[avail],
+      text,
+      design.synthetic('f3ast', avail, variant),
+      design.synthetic(other, avail, matched),
+    )
+  for (avail, variant, title), metric in itertools.product(
+    design.LONG_RUNS, ('accuracy', 'user_accuracy')
+  ):
+    yield _on_synthetic(
+      values,
+      _CONTROLS,
+      f'{title}, {design.SETTLED_ROUNDS} rounds',
+      _text('f3ast', 'fedavg'),
+      design.synthetic('f3ast', avail, variant),
+      design.synthetic('fedavg', avail, variant),
+      metric,
+    )
 
 
 def claims(values: pd.DataFrame, paper: pd.DataFrame) -> list[Claim]:
-  """Returns all claims, run or not.
-
-  Args:
-    values: From `frames.values`.
-    paper: The paper's numbers, as `experiments.paper.paper_numbers` has them.
-
-  Returns:
-    The claims.
-  """
+  """Returns all claims, run or not."""
   return [
     *_main_grid(values, paper),
     *_heterogeneity(values, paper),
     *_k_sweep(values),
     *_steadiness(values),
     *_controls(values),
-    *_settled(values),
   ]

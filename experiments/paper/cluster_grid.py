@@ -86,14 +86,7 @@ def _files_of(folder: pathlib.Path) -> dict[str, bytes]:
 
 
 def run_cell(order: _Order) -> Iterator[Union[int, _Ended]]:
-  """Runs a cell on this node.
-
-  Args:
-    order: What to do.
-
-  Yields:
-    The number of rounds done, again and again, and then how it ended.
-  """
+  """Runs a cell here; yields the rounds done, again and again, and the end."""
   cell, places = order.cell, order.places
   here = run_directory.revision()
   if here != order.revision:

@@ -1,37 +1,21 @@
 """Methods side by side: a table and curves over seeds, from runs' files."""
 
 from collections.abc import Iterable, Mapping, Sequence
+import itertools
 import math
 import pathlib
 from typing import Any
 
-import matplotlib
-
-matplotlib.use('Agg')
-
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 
+from experiments import markdown as markdown_lib
+from experiments.paper import design
+from experiments.paper import drawing
 from experiments.paper import frames
-from experiments.paper import names
-from experiments.paper import tables
 from f3ast_tff.runs import config as config_lib
 from f3ast_tff.runs import run_directory
 from f3ast_tff.runs import run_tables
-from f3ast_tff.runs import summary
-
-# How each method looks: its name, colour and line.
-STYLES: Mapping[str, tuple[str, str, str]] = {
-  method: (names.METHODS[method], color, line)
-  for method, color, line in (
-    ('fedavg', summary.ORANGE, '--'),
-    ('f3ast', summary.BLUE, '-'),
-    ('power_of_choice', summary.GREY, ':'),
-    ('fedadam', summary.PINK, '--'),
-    ('f3ast_adam', summary.GREEN, '-'),
-  )
-}
 
 # Settings of the machine and of what is written, not of the training.
 _IRRELEVANT = {
@@ -58,38 +42,17 @@ _OF_METHOD = {
   'correlation',
   'num_candidates',
 }
-
-
-# Colours and lines of methods that are not among the paper's.
+# Colours of methods that are not among the paper's.
 _OTHER_COLORS = ('#E69F00', '#56B4E9', '#F0E442', '#000000')
 
 
-def style_of(method: str, place: int) -> tuple[str, str, str]:
-  """Returns the name, colour and line of a method.
-
-  Args:
-    method: From `load`.
-    place: Its place among those that are not the paper's five.
-
-  Returns:
-    Name, colour and line style of Matplotlib.
-  """
-  color = _OTHER_COLORS[place % len(_OTHER_COLORS)]
-  return STYLES.get(method, (_name(method), color, '-.'))
-
-
-def _in_order(methods: Iterable[str]) -> list[str]:
-  """Returns the paper's methods in its order, then others by name."""
-  found = set(methods)
-  return [m for m in STYLES if m in found] + sorted(found - set(STYLES))
-
-
 def _styles(methods: Iterable[str]) -> dict[str, tuple[str, str, str]]:
-  ordered = _in_order(methods)
-  others = [method for method in ordered if method not in STYLES]
+  """Returns name, colour and line: the paper's in its order, others by name."""
+  found, known = set(methods), drawing.STYLES
+  others = zip(sorted(found - set(known)), itertools.cycle(_OTHER_COLORS))
   return {
-    method: style_of(method, others.index(method) if method in others else 0)
-    for method in ordered
+    **{method: known[method] for method in known if method in found},
+    **{method: (_name(method), color, '-.') for method, color in others},
   }
 
 
@@ -120,7 +83,7 @@ def _labels(all_settings: Sequence[Mapping[str, Any]]) -> list[str]:
 def _name(label: str) -> str:
   """Returns a label with its method's name as people write it."""
   method, comma, rest = label.partition(',')
-  return names.METHODS.get(method, method) + comma + rest
+  return design.METHODS.get(method, method) + comma + rest
 
 
 def _settings(folder: pathlib.Path) -> Mapping[str, Any]:
@@ -158,7 +121,7 @@ def load(folders: Sequence[pathlib.Path]) -> pd.DataFrame:
         f'{folder} is a run on sample data, not a result; leave it out.'
       )
     metrics = run_tables.with_recent_weights(
-      run_tables.read(folder / 'metrics.csv', ('round', *names.METRICS)),
+      run_tables.read(folder / 'metrics.csv', ('round', *design.METRICS)),
       run_tables.read(folder / 'rounds.csv', ('round', 'sum_of_weights')),
     )
     runs.append(metrics.assign(algorithm=label, seed=settings['seed']))
@@ -172,11 +135,19 @@ def _by_seed(metrics: pd.DataFrame) -> pd.DataFrame:
   """
   values = {}
   for place, run in metrics.groupby(['algorithm', 'seed']):
-    late = run_tables.last_rounds(run)[list(names.METRICS)]
+    late = run_tables.last_rounds(run)[list(design.METRICS)]
     values[place] = late.mean(skipna=False)
     # Each is a mean over the rounds before it already.
     values[place]['sum_of_weights'] = late['sum_of_weights'].iloc[-1]
   return pd.DataFrame(values).T.rename_axis(['algorithm', 'seed'])
+
+
+def _mean(column: pd.Series) -> float:
+  return column.mean(skipna=False)
+
+
+def _std(column: pd.Series) -> float:
+  return column.std(skipna=False)
 
 
 def table(metrics: pd.DataFrame) -> pd.DataFrame:
@@ -193,33 +164,23 @@ def table(metrics: pd.DataFrame) -> pd.DataFrame:
     one seed diverged.
   """
   by_method = _by_seed(metrics).groupby('algorithm')
-  rows = {
-    method: pd.concat({
-      'mean': seeds.mean(skipna=False), 'std': seeds.std(skipna=False)
-    }).swaplevel()
-    for method, seeds in by_method
-  }
-  result = pd.DataFrame(rows).T
+  result = by_method.agg([_mean, _std]).rename(
+    columns={'_mean': 'mean', '_std': 'std'}
+  )
   result['seeds'] = by_method.size()
-  return result.loc[_in_order(result.index)]
+  return result.loc[list(_styles(result.index))]
 
 
 def differences(metrics: pd.DataFrame) -> list[str]:
-  """Returns lines on what F3AST changes, paired by seed.
+  """Returns a line per pair of methods on what F3AST changes, by seed.
 
   A seed decides the data and the availability of all methods alike, so the
   difference within a seed is not blurred by how seeds differ.
-
-  Args:
-    metrics: From `load`.
-
-  Returns:
-    One line per pair of methods that is there with equal settings and a seed.
   """
   accuracy = _by_seed(metrics)['accuracy']
   labels = accuracy.index.unique('algorithm')
   lines = []
-  for ours, baseline in names.PAIRS:
+  for ours, baseline in design.PAIRS:
     for label in labels:
       method, comma, rest = label.partition(',')
       other = baseline + comma + rest
@@ -228,61 +189,43 @@ def differences(metrics: pd.DataFrame) -> list[str]:
       gain = frames.paired_differences(accuracy[label], accuracy[other])
       if gain.empty:
         continue
-      what = (
-        f'{names.METHODS[ours]} - {names.METHODS[baseline]}{comma}{rest}, test '
-        'accuracy by seed: '
-      )
+      found = f'{gain.mean():+.3f} ± {gain.std():.3f} ({len(gain)} seeds)'
       if not np.isfinite(gain).all():
-        lines.append(f'{what}a run diverged')
+        found = 'a run diverged'
       elif len(gain) == 1:
-        lines.append(f'{what}{gain.mean():+.3f} (one seed)')
-      else:
-        lines.append(
-          f'{what}{gain.mean():+.3f} ± {gain.std():.3f} ({len(gain)} seeds)'
-        )
+        found = f'{gain.mean():+.3f} (one seed)'
+      lines.append(
+        f'{design.METHODS[ours]} - {design.METHODS[baseline]}{comma}{rest}, '
+        f'test accuracy by seed: {found}'
+      )
   return lines
 
 
 def markdown(summary: pd.DataFrame) -> str:
   """Returns the table as Markdown that also reads well as plain text."""
-  rows = [['method', *names.METRICS.values(), 'seeds']]
+  rows = [['method', *design.METRICS.values(), 'seeds']]
   for label, row in summary.iterrows():
     num_seeds = int(row['seeds'].iloc[0])
     cells = []
-    for column in names.METRICS:
+    for column in design.METRICS:
       mean, std = row[(column, 'mean')], row[(column, 'std')]
       text = f'{mean:.3f} ± {std:.3f}' if num_seeds > 1 else f'{mean:.3f}'
       cells.append(text if math.isfinite(mean) else 'diverged')
     rows.append([_name(label), *cells, str(num_seeds)])
-  return tables.aligned(rows) + '\n'
+  return markdown_lib.table(rows) + '\n'
 
 
 def draw(metrics: pd.DataFrame, title: str, path: pathlib.Path) -> None:
-  """Draws accuracy and loss over rounds, with a band of one sd over seeds.
-
-  Args:
-    metrics: From `load`.
-    title: Above the picture.
-    path: Where to write it, without an ending; a PNG and an SVG are written.
-  """
-  figure, panels = plt.subplots(
-    1, 2, figsize=(10, 4), layout='constrained'
-  )
-  for axes, column in zip(panels, ('accuracy', 'loss')):
-    for algorithm, (name, color, line) in _styles(metrics['algorithm']).items():
-      runs = metrics[metrics['algorithm'] == algorithm]
-      by_round = runs.groupby('round')[column]
-      mean, sd = by_round.mean(), by_round.std().fillna(0)
-      axes.plot(mean.index, mean, color=color, linestyle=line, label=name)
-      axes.fill_between(
-        mean.index, mean - sd, mean + sd, color=color, alpha=0.15, linewidth=0
-      )
-    axes.set(xlabel='round', ylabel=f'test {column}')
-    axes.spines[['top', 'right']].set_visible(False)
-  panels[0].legend(loc='lower right', frameon=False)
+  """Draws accuracy and loss over rounds as `path`.png and .svg."""
+  data = metrics.rename(columns={'algorithm': 'method'})
+  styles = _styles(data['method'])
+  figure, all_axes = drawing.panels(1, 2, (10, 4))
+  for axes, metric in zip(all_axes.flat, ('accuracy', 'loss')):
+    lines = drawing.over_seeds(data, ['method', 'round'], metric)
+    drawing.lines(axes, lines, 'round', styles)
+    axes.set(xlabel='round', ylabel=f'test {metric}')
+  drawing.legend(figure, all_axes)
   num_seeds = metrics['seed'].nunique()
   seeds = 'one seed' if num_seeds == 1 else f'mean and sd of {num_seeds} seeds'
   figure.suptitle(f'{title}, {seeds}')
-  for ending in ('.png', '.svg'):
-    figure.savefig(f'{path}{ending}', dpi=150)
-  plt.close(figure)
+  drawing.save(figure, path)

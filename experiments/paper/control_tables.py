@@ -1,15 +1,14 @@
 """Tables of what the paper does not show: controls, and its released code."""
 
 from collections.abc import Iterator
-import math
+import itertools
 
+import numpy as np
 import pandas as pd
 
 from experiments.paper import design
 from experiments.paper import frames
-from experiments.paper import names
 from experiments.paper import paper_tables
-from experiments.paper import results
 from experiments.paper import tables
 from f3ast_tff.runs import run_tables
 
@@ -17,232 +16,263 @@ from f3ast_tff.runs import run_tables
 _ENDS = (500, 1000, 2000, 3000, 4000, design.SETTLED_ROUNDS)
 
 
-def _departures(values: pd.DataFrame) -> tables.Table:
-  """Returns what each departure of the released code contributes."""
-  few = values[values['seed'].isin(list(design.FEW_SEEDS))]
-  concerned = {
-    'paper': tuple(names.METHODS),
-    **design.CONCERNED,
-    'released': tuple(names.METHODS),
-  }
-  rows = []
+def _departures(values: pd.DataFrame) -> Iterator[tables.Row]:
+  """Yields what each departure of the released code contributes."""
+  few = paper_tables.of_few_seeds(values)
+  every = tuple(design.METHODS)
+  concerned = {'paper': every, **design.CONCERNED, 'released': every}
   for protocol, methods in concerned.items():
-    # A method that a departure does not concern stays as in the paper.
-    keys = {
-      method: design.synthetic(
-        method,
-        design.PROTOCOL_AVAIL,
-        design.variant('protocol', protocol) if method in methods else '',
+    row: dict[str, tables.Entry] = {'protocol': protocol}
+    keys = {}
+    for method, name in design.METHODS.items():
+      key = baseline = design.synthetic(method, design.PROTOCOL_AVAIL)
+      # A method that a departure does not concern stays as in the paper.
+      row[name] = tables.Measured(absent='as in the paper')
+      if method in methods:
+        variant = design.variant('protocol', protocol)
+        key = design.synthetic(method, design.PROTOCOL_AVAIL, variant)
+        row[name] = paper_tables.entry(
+          few, key, 'accuracy', baseline if key != baseline else None
+        )
+      keys[method] = key
+    for ours, other in design.PAIRS:
+      title = f'{design.METHODS[ours]} - {design.METHODS[other]}'
+      row[title] = paper_tables.difference(
+        few, keys[ours], keys[other], 'accuracy'
       )
-      for method in names.METHODS
+    sums = paper_tables.entry(few, keys['f3ast'], 'sum_of_weights')
+    yield {**row, 'sum of weights, F3AST': sums}
+
+
+def _released(values: pd.DataFrame) -> Iterator[tables.Row]:
+  """Yields the paper's rules beside those of the released code."""
+  first = values[values['seed'] == 0]
+  variants = {
+    "the paper's rules": '',
+    "the released code's": design.variant('protocol', 'released'),
+  }
+  for metric, method in itertools.product(('accuracy', 'loss'), design.METHODS):
+    baseline = paper_tables.BASELINES.get(method)
+    yield {
+      'metric': design.METRICS[metric],
+      'method': design.METHODS[method],
+      **{
+        f'{name}: {whose}': paper_tables.entry(
+          first,
+          design.synthetic(method, avail, variant),
+          metric,
+          design.synthetic(baseline, avail, variant) if baseline else None,
+        )
+        for avail, name in design.AVAILS.items()
+        for whose, variant in variants.items()
+      },
     }
-    row: list[tables.Entry] = [protocol]
-    for method, key in keys.items():
-      baseline = design.synthetic(method, design.PROTOCOL_AVAIL)
-      if method not in methods:
-        row.append(tables.Measured(math.nan, seeds=0, absent='as in the paper'))
-      else:
-        other = baseline if key != baseline else None
-        row.append(paper_tables.entry(few, key, 'accuracy', other))
-    row += [
-      paper_tables.difference(few, keys[ours], keys[other], 'accuracy')
-      for ours, other in names.PAIRS
-    ]
-    row.append(paper_tables.entry(few, keys['f3ast'], 'sum_of_weights'))
-    rows.append(row)
-  return tables.Table(
-    'departures',
-    'What each departure of the released code contributes: test accuracy on '
-    'Synthetic(1,1) under Smartphones',
-    f'{paper_tables.HOW}; in parentheses the change from the first row. "As in '
-    'the paper": the departure does not concern the method. Differences are '
-    'paired by seed.',
-    [
-      'protocol',
-      *names.METHODS.values(),
-      'F3AST - FedAvg',
-      'F3AST+Adam - FedAdam',
-      'sum of weights, F3AST',
-    ],
-    rows,
-  )
 
 
-def _released(values: pd.DataFrame) -> tables.Table:
-  variant = design.variant('protocol', 'released')
-  rows = []
-  for metric in ('accuracy', 'loss'):
-    for method, name in names.METHODS.items():
-      row: list[tables.Entry] = [names.METRICS[metric], name]
-      for avail in names.AVAILS:
-        for v in ('', variant):
-          baseline = paper_tables.BASELINES.get(method)
-          row.append(
-            paper_tables.entry(
-              values,
-              design.synthetic(method, avail, v),
-              metric,
-              design.synthetic(baseline, avail, v) if baseline else None,
-              seeds=[0],
-            )
-          )
-      rows.append(row)
-  return tables.Table(
-    'released',
-    "Synthetic(1,1) by the paper and by the authors' released code",
-    'Our runs in both columns, seed 0: the mean over the last 100 rounds [1]'
-    + paper_tables.GAIN,
-    [
-      'metric',
-      'method',
-      *["the paper's rules", "the released code's"] * len(names.AVAILS),
-    ],
-    rows,
-    ['', '', *(n for n in names.AVAILS.values() for _ in range(2))],
-    label=1,
-  )
-
-
-def _control_rows(
-  values: pd.DataFrame, avail: str
-) -> Iterator[list[tables.Entry]]:
-  reference = design.synthetic('f3ast', avail)
-  keys = {
+def _controls(values: pd.DataFrame) -> Iterator[tables.Row]:
+  """Yields r(0), beta, and baselines with F3AST's sum of weights."""
+  variants = {
     **{
-      f'F3AST, r(0) = {text}': design.synthetic(
-        'f3ast', avail, design.variant('rate_init', rate_init)
-      )
-      for rate_init, text in (('kp', 'Kp'), ('p', 'p'), ('uniform', 'K/N'))
+      f'F3AST, r(0) = {text}': ('f3ast', design.variant('rate_init', value))
+      for value, text in design.RATE_INITS.items()
     },
-    f'F3AST, beta = {design.FASTER_BETA:g}': design.synthetic(
-      'f3ast', avail, design.variant('beta', design.FASTER_BETA)
+    f'F3AST, beta = {design.FASTER_BETA:g}': (
+      'f3ast', design.variant('beta', design.FASTER_BETA)
     ),
     **{
-      f'{names.METHODS[method]}{text}': design.synthetic(method, avail, variant)
+      f'{design.METHODS[method]}{text}': (method, variant)
       for method in design.MATCHED_METHODS
       for variant, text in (('', ''), (design.MATCHED, ', matched server rate'))
     },
-    'FedAvg, server rate matched to r(0) = p': design.synthetic(
-      'fedavg', avail, design.MATCHED_TO_P
-    ),
+    'FedAvg, server rate matched to r(0) = p': ('fedavg', design.MATCHED_TO_P),
   }
-  for text, key in keys.items():
+  for avail, (text, (method, variant)) in itertools.product(
+    design.CONTROL_AVAILS, variants.items()
+  ):
+    key = design.synthetic(method, avail, variant)
+    reference = design.synthetic('f3ast', avail)
     step = frames.by_seed(values, key, 'mean_sum_of_weights')
     step = step * frames.by_seed(values, key, 'server_learning_rate')
-    difference = (
-      tables.Measured(math.nan, seeds=0, absent='–')
-      if key == reference
-      else paper_tables.difference(values, reference, key, 'accuracy')
+    yield {
+      'availability': design.AVAILS[avail],
+      'method': text,
+      **{
+        design.METRICS[metric]: paper_tables.entry(values, key, metric)
+        for metric in ('accuracy', 'loss', 'user_accuracy')
+      },
+      'step': tables.measured(step, key.group),
+      'F3AST with Kp - this, accuracy': (
+        tables.Measured(absent='–')
+        if key == reference
+        else paper_tables.difference(values, reference, key, 'accuracy')
+      ),
+    }
+
+
+def _settled(curves: pd.DataFrame) -> Iterator[tables.Row]:
+  """Yields F3AST beside FedAvg before and after its rates have settled."""
+  for (avail, variant, title), end in itertools.product(
+    design.LONG_RUNS, _ENDS
+  ):
+    rounds = curves['round']
+    # As if the runs had ended there.
+    late = curves[(rounds <= end) & (rounds > end - run_tables.LAST_ROUNDS)]
+    means = late.groupby(['group', 'seed'], as_index=False).agg({
+      # NaN, which is told, if a run diverged.
+      metric: lambda column: column.mean(skipna=False)
+      for metric in ('accuracy', 'loss', 'user_accuracy')
+    })
+    theirs, ours = (
+      design.synthetic(method, avail, variant) for method in ('fedavg', 'f3ast')
     )
-    yield [
-      names.AVAILS[avail],
-      text,
-      paper_tables.entry(values, key, 'accuracy'),
-      paper_tables.entry(values, key, 'loss'),
-      paper_tables.entry(values, key, 'user_accuracy'),
-      tables.measured(step, key.group),
-      difference,
+    yield {
+      'availability': title,
+      'round': str(end),
+      'test accuracy, FedAvg': paper_tables.entry(means, theirs, 'accuracy'),
+      'test accuracy, F3AST': paper_tables.entry(means, ours, 'accuracy'),
+      'F3AST - FedAvg': paper_tables.difference(
+        means, ours, theirs, 'accuracy'
+      ),
+      'test loss, F3AST': paper_tables.entry(means, ours, 'loss'),
+      'user accuracy, F3AST': paper_tables.entry(means, ours, 'user_accuracy'),
+    }
+
+
+def at_equal_work(ours: pd.DataFrame, other: pd.DataFrame) -> dict[str, float]:
+  """Compares two runs at the end, and after equally many examples.
+
+  Clients of Shakespeare hold between 1 and 550 sequences. A method that draws
+  them by their data, as FedAvg does, has more of them trained on in a round
+  than one that takes all clients in turn. So methods are compared once more
+  where they have trained on equally many examples: is one ahead, or has it only
+  trained on more data?
+
+  Args:
+    ours: The tests of a run in the order of rounds: `round`,
+      `examples_trained`, the sum up to then, and `accuracy`.
+    other: Those of another run.
+
+  Returns:
+    `ours` and `other`, the accuracies when both had trained on as many examples
+    as the one that trained on fewer, between two tests on the line through
+    them; the `difference` of these; `by_rounds`, the difference after the last
+    round of both; the examples a round of each; and the last round.
+  """
+  ends = [run.iloc[-1] for run in (ours, other)]
+  examples = min(end['examples_trained'] for end in ends)
+  accuracies = [
+    float(np.interp(examples, run['examples_trained'], run['accuracy']))
+    for run in (ours, other)
+  ]
+  return {
+    'ours': accuracies[0],
+    'other': accuracies[1],
+    'difference': accuracies[0] - accuracies[1],
+    'by_rounds': ends[0]['accuracy'] - ends[1]['accuracy'],
+    'ours_examples': ends[0]['examples_trained'] / ends[0]['round'],
+    'other_examples': ends[1]['examples_trained'] / ends[1]['round'],
+    'rounds': max(end['round'] for end in ends),
+  }
+
+
+def _local_work(curves: pd.DataFrame) -> Iterator[tables.Row]:
+  """Yields the comparison of methods after equally many examples."""
+  known = curves[curves['examples_trained'].notna()]
+  runs = dict(list(known.groupby(['group', 'seed'])))
+  seeds = sorted({seed for _, seed in runs})
+  for preset, dataset, variant, avail, pair in itertools.product(
+    design.PRESETS,
+    # Clients of CIFAR-100 hold 100 images each: rounds are equal work there.
+    [dataset for dataset in design.DATASETS if dataset != 'cifar100'],
+    ('', design.LONGER),
+    design.AVAILS,
+    design.COMPARISONS,
+  ):
+    groups = [
+      design.Key(preset, dataset, avail, method, variant).group
+      for method in pair
     ]
-
-
-def _controls(values: pd.DataFrame) -> tables.Table:
-  return tables.Table(
-    'controls',
-    'Controls on Synthetic(1,1): r(0), beta, and baselines with the server '
-    "learning rate at F3AST's sum of weights",
-    f'{paper_tables.HOW}; the step is the server learning rate times the sum '
-    'of weights, a mean over all rounds. An advantage that a matched baseline '
-    "shares is not the selection rule's. Differences are paired by seed.",
-    [
-      'availability',
-      'method',
-      'test accuracy',
-      'test loss',
-      'user accuracy',
-      'step',
-      'F3AST with Kp - this, accuracy',
-    ],
-    [
-      row
-      for avail in design.CONTROL_AVAILS
-      for row in _control_rows(values, avail)
-    ],
-    label=1,
-  )
-
-
-def _up_to(
-  curves: pd.DataFrame, key: results.Key, metric: str, end: int
-) -> pd.Series:
-  """Returns by seed the mean over the rounds up to one amid the runs."""
-  is_it = (curves['round'] <= end) & (
-    curves['round'] > end - run_tables.LAST_ROUNDS
-  )
-  for field in ('preset', 'dataset', 'avail', 'method', 'variant'):
-    is_it &= curves[field] == getattr(key, field)
-  by_seed = curves[is_it].groupby('seed')[metric]
-  # NaN, which is told, if a run diverged.
-  return by_seed.agg(lambda column: column.mean(skipna=False))
-
-
-def _settled(curves: pd.DataFrame) -> tables.Table:
-  """Returns F3AST beside FedAvg before and after its rates have settled."""
-  rows: list[list[tables.Entry]] = []
-  for avail, variant, title in design.LONG_RUNS:
-    fedavg, f3ast = (
-      design.synthetic(method, avail, variant)
-      for method in design.SETTLED_METHODS
-    )
-    for end in _ENDS:
-      theirs, ours = (
-        _up_to(curves, key, 'accuracy', end) for key in (fedavg, f3ast)
-      )
-      rows.append([
-        title,
-        str(end),
-        tables.measured(theirs, fedavg.group),
-        tables.measured(ours, f3ast.group),
-        tables.measured(frames.paired_differences(ours, theirs), signed=True),
-        *(
-          tables.measured(_up_to(curves, f3ast, metric, end), f3ast.group)
-          for metric in ('loss', 'user_accuracy')
-        ),
-      ])
-  return tables.Table(
-    'settled',
-    'Synthetic(1,1) before and after the rates have settled',
-    f'Means over {run_tables.LAST_ROUNDS} rounds up to the one that is named, '
-    '± standard deviation over seeds [number of seeds], of runs of '
-    f'{design.SETTLED_ROUNDS} rounds. Differences are paired by seed. With '
-    "beta = .001 rates take about 3,000 rounds to settle; the paper's runs "
-    'have 500.',
-    [
-      'availability',
-      'round',
-      'test accuracy, FedAvg',
-      'test accuracy, F3AST',
-      'F3AST - FedAvg',
-      'test loss, F3AST',
-      'user accuracy, F3AST',
-    ],
-    rows,
-    label=1,
-  )
+    found = pd.DataFrame({
+      seed: at_equal_work(*(runs[group, seed] for group in groups))
+      for seed in seeds
+      if all((group, seed) in runs for group in groups)
+    }).T
+    if found.empty:
+      continue
+    yield {
+      'dataset, models': f'{design.DATASETS[dataset]}, {preset}',
+      'availability': design.AVAILS[avail],
+      'methods': ' and '.join(design.METHODS[method] for method in pair),
+      'rounds': f'{found["rounds"].max():.0f}',
+      'examples a round: first': f'{found["ours_examples"].mean():.0f}',
+      'examples a round: second': f'{found["other_examples"].mean():.0f}',
+      'accuracy, equal rounds: difference': tables.measured(
+        found['by_rounds'], signed=True
+      ),
+      'accuracy, equal examples: first': tables.measured(
+        found['ours'], groups[0]
+      ),
+      'accuracy, equal examples: second': tables.measured(
+        found['other'], groups[1]
+      ),
+      'accuracy, equal examples: difference': tables.measured(
+        found['difference'], signed=True
+      ),
+    }
 
 
 def build(values: pd.DataFrame, curves: pd.DataFrame) -> list[tables.Table]:
-  """Returns the tables; there is 'not run' where there is nothing.
-
-  Args:
-    values: From `frames.values`.
-    curves: From `frames.curves`.
-
-  Returns:
-    The tables.
-  """
+  """Returns the tables; there is 'not run' where there is nothing."""
   return [
-    _settled(curves),
-    _controls(values),
-    _departures(values),
-    _released(values),
+    tables.table(
+      'settled',
+      'Synthetic(1,1) before and after the rates have settled',
+      f'Means over {run_tables.LAST_ROUNDS} rounds up to the one that is '
+      'named, ± standard deviation over seeds [number of seeds], of runs of '
+      f'{design.SETTLED_ROUNDS} rounds. Differences are paired by seed. With '
+      "beta = .001 rates take about 3,000 rounds to settle; the paper's runs "
+      'have 500.',
+      _settled(curves),
+      'round',
+    ),
+    tables.table(
+      'controls',
+      'Controls on Synthetic(1,1): r(0), beta, and baselines with the server '
+      "learning rate at F3AST's sum of weights",
+      f'{paper_tables.HOW}; the step is the server learning rate times the sum '
+      'of weights, a mean over all rounds. An advantage that a matched '
+      "baseline shares is not the selection rule's. Differences are paired by "
+      'seed.',
+      _controls(values),
+      'method',
+    ),
+    tables.table(
+      'departures',
+      'What each departure of the released code contributes: test accuracy on '
+      'Synthetic(1,1) under Smartphones',
+      f'{paper_tables.HOW}; in parentheses the change from the first row. "As '
+      'in the paper": the departure does not concern the method. Differences '
+      'are paired by seed.',
+      _departures(values),
+      'protocol',
+    ),
+    tables.table(
+      'released',
+      "Synthetic(1,1) by the paper and by the authors' released code",
+      'Our runs in both columns, seed 0: the mean over the last 100 rounds [1]'
+      + paper_tables.GAIN,
+      _released(values),
+      'method',
+    ),
+    tables.table(
+      'local-work',
+      'Test accuracy after equally many rounds and after equally many examples',
+      'Equal rounds: after the last one. Equal examples: when both had trained '
+      'on as many as the one that trained on fewer in all, on the line between '
+      'the tests before and after; mean ± standard deviation over seeds '
+      '[number of seeds]. Clients of CIFAR-100 hold equally much, so that '
+      'there the two are one.',
+      list(_local_work(curves)) or [{'methods': tables.Measured()}],
+      'methods',
+    ),
   ]

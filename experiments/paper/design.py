@@ -1,4 +1,4 @@
-"""What is varied beside the main grid, and how the cells are called.
+"""The paper's grid: its methods, models and data, and what we vary beside it.
 
 Seeds and conditions were fixed here before the grid was run. Three seeds of
 Home-devices on Synthetic had been seen by then, and two controls were added
@@ -7,13 +7,57 @@ that the first results asked for: `MATCHED_TO_P` and `FASTER_BETA`; so were
 """
 
 from collections.abc import Mapping, Sequence
+import dataclasses
 from typing import Any
 
-import pandas as pd
+# How all is called, in the paper's order.
+METHODS: Mapping[str, str] = {
+  'fedavg': 'FedAvg',
+  'f3ast': 'F3AST',
+  'fedadam': 'FedAdam',
+  'f3ast_adam': 'F3AST+Adam',
+  'power_of_choice': 'PoC',
+}
+# Each of ours beside the baseline that its gain is over.
+PAIRS = (('f3ast', 'fedavg'), ('f3ast_adam', 'fedadam'))
+# All that the paper compares.
+COMPARISONS = (*PAIRS, ('f3ast', 'power_of_choice'))
+AVAILS: Mapping[str, str] = {
+  'always': 'Always',
+  'scarce': 'Scarce',
+  'home_devices': 'Home-devices',
+  'uneven': 'Uneven',
+  'smartphones': 'Smartphones',
+}
+DATASETS: Mapping[str, str] = {
+  'synthetic': 'Synthetic(1,1)',
+  'cifar100': 'CIFAR-100',
+  'shakespeare': 'Shakespeare',
+}
+# Synthetic has one size, which is the paper's.
+PRESETS: Mapping[str, tuple[str, ...]] = {
+  'paper': ('synthetic', 'cifar100', 'shakespeare'),
+  'compact': ('cifar100', 'shakespeare'),
+}
+SIZES: Mapping[str, str] = {
+  'paper': "models of the paper's size",
+  'compact': 'compact models, few rounds',
+}
+METRICS: Mapping[str, str] = {
+  'accuracy': 'test accuracy',
+  'loss': 'test loss',
+  'user_accuracy': 'user accuracy',
+  'user_loss': 'user loss',
+  'sum_of_weights': 'sum of weights',
+}
 
-from experiments.paper import names
-from experiments.paper import results
-
+# Main grid: rounds, and those that a small machine can do in an evening. On
+# CIFAR-100 FedAvg hardly learns for its first 100 rounds; on Shakespeare it
+# learns from the first.
+ROUNDS: Mapping[str, Mapping[str, int]] = {
+  'paper': {'synthetic': 500, 'cifar100': 1000, 'shakespeare': 500},
+  'compact': {'cifar100': 600, 'shakespeare': 100},
+}
 SEEDS = range(5)
 FEW_SEEDS = range(3)
 
@@ -29,7 +73,7 @@ K_AVAIL = 'home_devices'
 
 # Controls: what tells the selection rule from a hidden learning rate.
 CONTROL_AVAILS = ('home_devices', 'uneven')
-RATE_INITS = ('kp', 'p', 'uniform')
+RATE_INITS = {'kp': 'Kp', 'p': 'p', 'uniform': 'K/N'}
 MATCHED_METHODS = ('fedavg', 'power_of_choice')
 MATCHED = 'matched'
 MATCHED_TO_P = 'matched_to_p'  # FedAvg alone.
@@ -37,49 +81,39 @@ FASTER_BETA = 0.01  # Rates settle in 300 rounds, not in 3,000.
 
 # CIFAR-100 at paper size takes hours a run on a CPU: its first rounds alone.
 FIRST_ROUNDS = 60
-FIRST_METHODS = ('fedavg', 'f3ast')
-FIRST_AVAIL = 'home_devices'
 FIRST = f'first_{FIRST_ROUNDS}_rounds'
-
 # F3AST's first rounds on Shakespeare go to clients with little data: what then?
 LONGER_ROUNDS = 300
-LONGER_METHODS = ('fedavg', 'f3ast')
-LONGER_AVAIL = 'home_devices'
 LONGER = f'{LONGER_ROUNDS}_rounds'
-
 # With beta = .001 rates take about 3,000 rounds to settle: what then?
 SETTLED_ROUNDS = 5000
-SETTLED_METHODS = ('fedavg', 'f3ast')
 SETTLED = f'{SETTLED_ROUNDS}_rounds'
 # There F3AST's weights throw the model off under Uneven: with smaller steps?
 SMALL_RATE = 0.1
 SETTLED_SMALL = f'{SETTLED}_server_rate_{SMALL_RATE:g}'
-# Availability model, variant and title.
+# All three compare these; the first two under this availability model.
+OTHER_ROUNDS_METHODS = ('fedavg', 'f3ast')
+OTHER_ROUNDS_AVAIL = 'home_devices'
+# Of the third: availability model, variant and title.
 LONG_RUNS = (
-  *((avail, SETTLED, title) for avail, title in names.AVAILS.items()),
-  (
-    'uneven',
-    SETTLED_SMALL,
-    f'{names.AVAILS["uneven"]}, server rate {SMALL_RATE:g}',
-  ),
+  *((avail, SETTLED, title) for avail, title in AVAILS.items()),
+  ('uneven', SETTLED_SMALL, f'{AVAILS["uneven"]}, server rate {SMALL_RATE:g}'),
 )
-
 # Cells that have another number of rounds than others of their table.
 OTHER_ROUNDS = (FIRST, LONGER, SETTLED, SETTLED_SMALL)
 
 _ALL_F3AST = ('f3ast', 'f3ast_adam')
-_ALL = tuple(names.METHODS)
 # The methods that each departure of the released code concerns.
 CONCERNED: Mapping[str, Sequence[str]] = {
   'rates_start_at_p': _ALL_F3AST,
   'divide_by_k': _ALL_F3AST,
-  'count_batches': _ALL,
+  'count_batches': tuple(METHODS),
   'draw_with_replacement': ('fedavg', 'fedadam'),
   'losses_of_training': ('power_of_choice',),
-  'linspace_sine': _ALL,
+  'linspace_sine': tuple(METHODS),
   'fill_with_unavailable': _ALL_F3AST,
   'uncorrelated_h': _ALL_F3AST,
-  'one_availability': _ALL,
+  'one_availability': tuple(METHODS),
 }
 PROTOCOL_AVAIL = 'smartphones'
 
@@ -93,6 +127,46 @@ _DEFAULTS = {
 }
 
 
+@dataclasses.dataclass(frozen=True, order=True)
+class Key:
+  """The place of a cell in the grid.
+
+  Attributes:
+    preset: `paper` or `compact`; see `PRESETS`.
+    dataset: Its task, e.g. `synthetic`.
+    avail: The availability model.
+    method: One of the paper's five.
+    variant: In what it departs from the paper's main grid, e.g. `alpha=0.5`;
+      empty for the main grid.
+    seed: The seed.
+  """
+
+  preset: str
+  dataset: str
+  avail: str
+  method: str
+  variant: str = ''
+  seed: int = 0
+
+  @property
+  def group(self) -> str:
+    """The name that all seeds share."""
+    parts = [self.avail, self.method, *filter(None, [self.variant])]
+    return f'{self.preset}/{self.dataset}/{"-".join(parts)}'
+
+  @property
+  def name(self) -> str:
+    """The cell's name, also that of its file without the ending."""
+    return f'{self.group}-seed={self.seed}'
+
+
+def synthetic(
+  method: str, avail: str, variant_: str = '', seed: int = 0
+) -> Key:
+  """Returns the key of a cell on Synthetic."""
+  return Key('paper', 'synthetic', avail, method, variant_, seed)
+
+
 def variant(name: str, value: Any) -> str:
   """Returns how cells with a setting are called; '' for the main grid's."""
   if _DEFAULTS[name] == value:
@@ -100,24 +174,6 @@ def variant(name: str, value: Any) -> str:
   return f'{name}={value:g}' if isinstance(value, float) else f'{name}={value}'
 
 
-def synthetic(
-  method: str, avail: str, variant_: str = '', seed: int = 0
-) -> results.Key:
-  """Returns the key of a cell on Synthetic."""
-  return results.Key('paper', 'synthetic', avail, method, variant_, seed)
-
-
-def printed(paper: pd.DataFrame) -> dict[tuple[str, str, str, str], float]:
-  """Returns the numbers of the paper's four large tables.
-
-  Args:
-    paper: The paper's numbers, as `experiments.paper.paper_numbers` has them.
-
-  Returns:
-    By metric, dataset, method and availability model.
-  """
-  large = paper[paper['table'] != 'heterogeneity']
-  return {
-    (row.metric, row.dataset, row.method, row.availability): row.value
-    for row in large.itertuples()
-  }
+def is_higher_better(metric: str) -> bool:
+  """Returns whether more of a metric is better."""
+  return metric.endswith('accuracy')

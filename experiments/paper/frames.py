@@ -8,13 +8,30 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from experiments.paper import names
-from experiments.paper import results
+from experiments.paper import design
 from f3ast_tff.runs import run_tables
 
 ENOUGH_TESTS = 8  # To tell how much they scatter.
-_KEY_FIELDS = [field.name for field in dataclasses.fields(results.Key)]
-_METRICS = list(names.METRICS)
+_KEY_FIELDS = [field.name for field in dataclasses.fields(design.Key)]
+_METRICS = list(design.METRICS)
+# What a row has as the result file does.
+_COPIED = [
+  'mean_sum_of_weights',
+  'rounds_with_fewer_than_k',
+  'empty_rounds',
+  'updates_left_out',
+  'revision',
+  'command',
+]
+_COLUMNS = [
+  'name',
+  'group',
+  *_KEY_FIELDS,
+  *_METRICS,
+  *('unsteadiness', 'final_accuracy', 'final_loss', 'mean_sum_of_weights'),
+  *('server_learning_rate', 'rounds', 'rounds_with_fewer_than_k'),
+  *('empty_rounds', 'updates_left_out', 'seconds', 'revision', 'command'),
+]
 
 
 def curves(found: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
@@ -24,17 +41,19 @@ def curves(found: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
     found: From `results.read_all`.
 
   Returns:
-    The metrics, the fields of `Key`, and `examples_trained`: how many examples
-    clients had trained on by then, NaN where a result does not say.
+    The metrics, the fields of `Key`, its `group`, and `examples_trained`: how
+    many examples clients had trained on by then, NaN where a result does not
+    say.
   """
   frames = [
     pd.DataFrame(result['metrics']).assign(
       examples_trained=result.get('examples_trained', math.nan),
+      group=design.Key(**result['cell']).group,
       **result['cell'],
     )
     for result in found
   ]
-  columns = ['round', *_METRICS, 'examples_trained', *_KEY_FIELDS]
+  columns = ['round', *_METRICS, 'examples_trained', 'group', *_KEY_FIELDS]
   empty = pd.DataFrame(columns=columns)
   return pd.concat(frames, ignore_index=True) if frames else empty
 
@@ -59,7 +78,7 @@ def _unsteadiness(tests: pd.Series) -> float:
 def _row(result: Mapping[str, Any]) -> dict[str, Any]:
   metrics = pd.DataFrame(result['metrics'])
   late, end = run_tables.last_rounds(metrics), metrics.iloc[-1]
-  settings, key = result['settings'], results.Key(**result['cell'])
+  settings, key = result['settings'], design.Key(**result['cell'])
   return {
     'name': key.name,
     'group': key.group,
@@ -71,36 +90,11 @@ def _row(result: Mapping[str, Any]) -> dict[str, Any]:
     'unsteadiness': _unsteadiness(late['accuracy']),
     'final_accuracy': end['accuracy'],
     'final_loss': end['loss'],
-    'mean_sum_of_weights': result['mean_sum_of_weights'],
     'server_learning_rate': settings['server_learning_rate'],
     'rounds': settings['rounds'],
-    'rounds_with_fewer_than_k': result['rounds_with_fewer_than_k'],
-    'empty_rounds': result['empty_rounds'],
-    'updates_left_out': result['updates_left_out'],
     'seconds': result['wall_seconds'],
-    'revision': result['revision'],
-    'command': result['command'],
+    **{name: result[name] for name in _COPIED},
   }
-
-
-_ROW_FIELDS = [
-  'name',
-  'group',
-  *_KEY_FIELDS,
-  *_METRICS,
-  'unsteadiness',
-  'final_accuracy',
-  'final_loss',
-  'mean_sum_of_weights',
-  'server_learning_rate',
-  'rounds',
-  'rounds_with_fewer_than_k',
-  'empty_rounds',
-  'updates_left_out',
-  'seconds',
-  'revision',
-  'command',
-]
 
 
 def values(found: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
@@ -115,10 +109,10 @@ def values(found: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
     its trend, NaN if they are few, and `final_...` the last test, which is on
     all test data.
   """
-  return pd.DataFrame([_row(result) for result in found], columns=_ROW_FIELDS)
+  return pd.DataFrame([_row(result) for result in found], columns=_COLUMNS)
 
 
-def by_seed(values_: pd.DataFrame, key: results.Key, metric: str) -> pd.Series:
+def by_seed(values_: pd.DataFrame, key: design.Key, metric: str) -> pd.Series:
   """Returns the values of a metric in all seeds of a cell, by seed."""
   is_it = (values_['group'] == key.group).to_numpy()
   found = pd.Series(
@@ -131,12 +125,15 @@ def by_seed(values_: pd.DataFrame, key: results.Key, metric: str) -> pd.Series:
 def paired_differences(ours: pd.Series, other: pd.Series) -> pd.Series:
   """Returns what two results differ by in the seeds that both have.
 
-  Args:
-    ours: By seed.
-    other: By seed.
-
-  Returns:
-    The differences; NaN, not left out, where a run diverged.
+  They are NaN, not left out, where a run diverged.
   """
   seeds = ours.index.intersection(other.index)
   return ours[seeds] - other[seeds]
+
+
+def difference(
+  values_: pd.DataFrame, ours: design.Key, other: design.Key, metric: str
+) -> pd.Series:
+  """Returns by seed how much one cell is above another."""
+  pair = (by_seed(values_, key, metric) for key in (ours, other))
+  return paired_differences(*pair)

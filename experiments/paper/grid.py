@@ -56,16 +56,7 @@ class Machines(Protocol):
 def command(
   cell: cells_lib.Cell, folder: pathlib.Path, data_dir: Optional[pathlib.Path]
 ) -> list[str]:
-  """Returns the command of a run that ends with this program.
-
-  Args:
-    cell: The cell.
-    folder: The folder of the run.
-    data_dir: As in `cells.Places`.
-
-  Returns:
-    What to execute.
-  """
+  """Returns the command of a run that ends with this program."""
   launcher = pathlib.Path(__file__).with_name('die_with_parent.py')
   words = [
     sys.executable,
@@ -107,12 +98,7 @@ def shares_of_cores(jobs: int) -> list[set[int]]:
 
   Runs that share their cores wait for each other in every operation. With cores
   of their own they are up to 1.4 times as fast and compute the same to the bit.
-
-  Args:
-    jobs: How many runs at a time.
-
-  Returns:
-    Sets that do not overlap; all cores for each if there are fewer than runs.
+  If there are fewer cores than runs, each has all of them.
   """
   cores = sorted(os.sched_getaffinity(0))
   if jobs > len(cores):

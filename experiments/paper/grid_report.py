@@ -10,7 +10,6 @@ from experiments.paper import cell as cells_lib
 from experiments.paper import cluster_grid
 from experiments.paper import design
 from experiments.paper import grid
-from experiments.paper import paper_numbers
 from experiments.paper import results
 from f3ast_tff.execution.cluster import connection
 
@@ -22,10 +21,10 @@ _OTHER_PICTURES = {
 }
 
 
-def _other_pictures() -> dict[str, tuple[str, bytes]]:
+def _other_pictures() -> dict[str, bytes]:
   """Returns the pictures of `experiments.region` and so on by caption."""
   return {
-    title: ('svg+xml', cli.here(path).read_bytes())
+    title: cli.here(path).read_bytes()
     for path, title in _OTHER_PICTURES.items()
     if cli.here(path).exists()
   }
@@ -34,25 +33,14 @@ def _other_pictures() -> dict[str, tuple[str, bytes]]:
 def _files(
   places: cells_lib.Places, cells: Sequence[cells_lib.Cell]
 ) -> dict[str, bytes]:
-  """Returns the files of the report.
-
-  Args:
-    places: Where the results are.
-    cells: All cells that may be there.
-
-  Returns:
-    The content of each file.
-
-  Raises:
-    results.ResultError: If a file there is not the result of a cell.
-  """
+  """Returns the files of the report; a `ResultError` if one is no result."""
   from experiments.paper import paper_report  # Slow to import.
 
   found = results.read_all(places.results)
   known = {cell.key: cell for cell in cells}
-  varied: dict[results.Key, list[str]] = {}
+  varied: dict[design.Key, list[str]] = {}
   for result in found:
-    key = results.Key(**result['cell'])
+    key = design.Key(**result['cell'])
     reason = results.refusal(result, places.allow_changed_code)
     if key not in known:
       reason = 'is not of a cell of the grid'
@@ -67,8 +55,7 @@ def _files(
     if cell.match is not None:
       varied[key].append('server_learning_rate')
   results.check_alike(found, varied)
-  paper = paper_report.Paper(paper_numbers.load(), paper_numbers.SECONDS)
-  return paper_report.build(found, paper, _other_pictures())
+  return paper_report.build(found, _other_pictures())
 
 
 def write(

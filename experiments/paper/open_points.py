@@ -1,15 +1,14 @@
 """Where the paper is silent or contradicts itself, and what we found."""
 
-from collections.abc import Callable
+import collections
+from collections.abc import Callable, Mapping, Sequence
+import itertools
 from typing import NamedTuple
 
-import numpy as np
 import pandas as pd
 
 from experiments.paper import design
 from experiments.paper import frames
-from experiments.paper import names
-from experiments.paper import results
 
 
 class Point(NamedTuple):
@@ -28,70 +27,69 @@ class Point(NamedTuple):
   found: str
 
 
-_NOT_RUN = 'Not run yet.'
 # In the test sequences of Shakespeare; the others are padding.
 _CHARACTERS_A_POSITION = 338_974 / (5_490 * 80)
+# Returns what our results say, '' if nothing has been run.
 _Finding = Callable[[pd.DataFrame], str]
 
 
+def _lines(before: str, texts: Mapping[str, Sequence[str]]) -> str:
+  """Returns 'where: text, text.' for all with a text, '' if none has one."""
+  lines = [f'{where}: {", ".join(of)}.' for where, of in texts.items() if of]
+  return ' '.join([before, *lines]) if lines else ''
+
+
 def _first_rates(values: pd.DataFrame) -> str:
-  texts = []
-  for avail in design.CONTROL_AVAILS:
-    parts = []
-    for rate_init, name in (('kp', 'Kp'), ('p', 'p'), ('uniform', 'K/N')):
-      variant = design.variant('rate_init', rate_init)
-      key = design.synthetic('f3ast', avail, variant)
-      accuracy = frames.by_seed(values, key, 'accuracy')
-      weights = frames.by_seed(values, key, 'mean_sum_of_weights')
-      if not accuracy.empty:
-        parts.append(
-          f'{accuracy.mean(skipna=False):.3f} from {name} (mean sum of weights '
-          f'{weights.mean(skipna=False):.2f})'
-        )
-    if parts:
-      texts.append(f'{names.AVAILS[avail]}: {", ".join(parts)}.')
-  if not texts:
-    return _NOT_RUN
-  return 'Test accuracy of F3AST on Synthetic(1,1). ' + ' '.join(texts)
+  texts = collections.defaultdict(list)
+  for avail, (rate_init, name) in itertools.product(
+    design.CONTROL_AVAILS, design.RATE_INITS.items()
+  ):
+    variant = design.variant('rate_init', rate_init)
+    accuracy, weights = (
+      frames.by_seed(values, design.synthetic('f3ast', avail, variant), metric)
+      for metric in ('accuracy', 'mean_sum_of_weights')
+    )
+    if not accuracy.empty:
+      texts[design.AVAILS[avail]].append(
+        f'{accuracy.mean(skipna=False):.3f} from {name} (mean sum of weights '
+        f'{weights.mean(skipna=False):.2f})'
+      )
+  return _lines('Test accuracy of F3AST on Synthetic(1,1).', texts)
 
 
 def _too_few(values: pd.DataFrame) -> str:
-  texts = []
+  texts = {}
   part = values[values['variant'] == '']
   for (preset, dataset), group in part.groupby(['preset', 'dataset']):
-    shares = []
-    for avail in names.AVAILS:
-      runs = group[group['avail'] == avail]
-      short = runs['rounds_with_fewer_than_k'].sum()
-      if short:
-        empty = int(runs['empty_rounds'].sum())
-        shares.append(
-          f'{names.AVAILS[avail]} {short / runs["rounds"].sum():.1%} of rounds '
-          f'({empty} empty)'
-        )
-    text = ', '.join(shares) or 'in no round'
-    texts.append(f'{names.DATASETS[dataset]} ({preset}): {text}.')
-  if not texts:
-    return _NOT_RUN
-  return 'Fewer than K took part: ' + ' '.join(texts)
+    sums = group.groupby('avail')[
+      ['rounds_with_fewer_than_k', 'empty_rounds', 'rounds']
+    ].sum()
+    texts[f'{design.DATASETS[dataset]} ({preset})'] = [
+      f'{design.AVAILS[avail]} {short / rounds:.1%} of rounds ({empty} empty)'
+      for avail, (short, empty, rounds) in sums.reindex(
+        [avail for avail in design.AVAILS if avail in sums.index]
+      ).iterrows()
+      if short
+    ] or ['in no round']
+  return _lines('Fewer than K took part:', texts)
 
 
 def _uneven(values: pd.DataFrame) -> str:
-  differences = []
-  for preset in names.PRESETS:
-    for method in names.METHODS:
-      uneven, always = (
-        frames.by_seed(
-          values, results.Key(preset, 'cifar100', avail, method), 'accuracy'
-        )
-        for avail in ('uneven', 'always')
-      )
-      differences += frames.paired_differences(uneven, always).abs().tolist()
-  if not differences:
-    return _NOT_RUN
+  differences = pd.concat([
+    frames.difference(
+      values,
+      design.Key(preset, 'cifar100', 'uneven', method),
+      design.Key(preset, 'cifar100', 'always', method),
+      'accuracy',
+    )
+    for preset in design.PRESETS
+    for method in design.METHODS
+  ]).abs()
+  if differences.empty:
+    return ''
   return (
     f'In {len(differences)} pairs of our runs the accuracies of the two differ '
-    f'by at most {np.max(differences):.4f}.'
+    f'by at most {differences.max(skipna=False):.4f}.'
   )
 
 
@@ -100,29 +98,24 @@ def _form_of_h(values: pd.DataFrame) -> str:
   texts = []
   for method in ('f3ast', 'f3ast_adam'):
     other, ours = (
-      frames.by_seed(
-        values, design.synthetic(method, design.PROTOCOL_AVAIL, v), 'accuracy'
-      )
-      for v in (variant, '')
+      design.synthetic(method, design.PROTOCOL_AVAIL, v) for v in (variant, '')
     )
-    change = frames.paired_differences(other, ours)
+    change = frames.difference(values, other, ours, 'accuracy')
     if not change.empty:
       texts.append(
-        f'{names.METHODS[method]} {change.mean(skipna=False):+.3f} '
+        f'{design.METHODS[method]} {change.mean(skipna=False):+.3f} '
         f'({len(change)} seeds)'
       )
-  if not texts:
-    return _NOT_RUN
-  return (
-    'Change of the accuracy on Synthetic(1,1) under Smartphones with '
-    f'sum p²/r: {", ".join(texts)}.'
+  where = (
+    'Change of the accuracy on Synthetic(1,1) under Smartphones with sum p²/r'
   )
+  return _lines('', {where: texts}).strip()
 
 
 def _last_value(values: pd.DataFrame) -> str:
   main = values[(values['variant'] == '') & (values['dataset'] == 'synthetic')]
   if main.empty:
-    return _NOT_RUN
+    return ''
   gap = (main['final_accuracy'] - main['accuracy']).abs()
   return (
     f'In {len(main)} runs on Synthetic(1,1) the last test differs from the '
@@ -132,24 +125,20 @@ def _last_value(values: pd.DataFrame) -> str:
 
 
 def _losses_by_position(values: pd.DataFrame) -> str:
-  texts = []
-  for avail, place in names.AVAILS.items():
-    losses = []
-    for method, name in names.METHODS.items():
-      key = results.Key('paper', 'shakespeare', avail, method)
-      loss = frames.by_seed(values, key, 'loss')
-      if not loss.empty:
-        by_position = _CHARACTERS_A_POSITION * loss.mean(skipna=False)
-        losses.append(f'{name} {by_position:.2f}')
-    if losses:
-      texts.append(f'{place}: {", ".join(losses)}.')
-  if not texts:
-    return _NOT_RUN
-  return (
+  texts = collections.defaultdict(list)
+  for avail, method in itertools.product(design.AVAILS, design.METHODS):
+    key = design.Key('paper', 'shakespeare', avail, method)
+    loss = frames.by_seed(values, key, 'loss')
+    if not loss.empty:
+      by_position = _CHARACTERS_A_POSITION * loss.mean(skipna=False)
+      texts[design.AVAILS[avail]].append(
+        f'{design.METHODS[method]} {by_position:.2f}'
+      )
+  before = (
     f'Of the positions in the test text {_CHARACTERS_A_POSITION:.3f} are '
-    "characters. Times that, our test losses with the paper's model are: "
-    + ' '.join(texts)
+    "characters. Times that, our test losses with the paper's model are:"
   )
+  return _lines(before, texts)
 
 
 def _fixed(text: str) -> _Finding:
@@ -236,15 +225,8 @@ _POINTS: tuple[tuple[str, str, str, _Finding], ...] = (
 
 
 def points(values: pd.DataFrame) -> list[Point]:
-  """Returns the open points, with what the results say on them.
-
-  Args:
-    values: From `frames.values`.
-
-  Returns:
-    The points, in a fixed order.
-  """
+  """Returns the open points, with what the results say on them."""
   return [
-    Point(title, paper, here, find(values))
+    Point(title, paper, here, find(values) or 'Not run yet.')
     for title, paper, here, find in _POINTS
   ]

@@ -10,21 +10,22 @@ import pathlib
 
 import pandas as pd
 
+from experiments.paper import design
+
 _FILE = pathlib.Path(__file__).with_name('paper_numbers.csv')
 
+_METRICS = [name for name in design.METRICS if name != 'sum_of_weights']
 # What each column may hold.
-NAMES = {
-  'table': ('accuracy', 'loss', 'user_accuracy', 'user_loss', 'heterogeneity'),
-  'dataset': ('cifar100', 'shakespeare', 'synthetic'),
-  'method': ('fedavg', 'f3ast', 'fedadam', 'f3ast_adam', 'power_of_choice'),
-  'availability': (
-    'always', 'scarce', 'home_devices', 'uneven', 'smartphones'
-  ),
-  'metric': ('accuracy', 'loss', 'user_accuracy', 'user_loss'),
+_NAMES = {
+  'table': [*_METRICS, 'heterogeneity'],
+  'dataset': list(design.DATASETS),
+  'method': list(design.METHODS),
+  'availability': list(design.AVAILS),
+  'metric': _METRICS,
 }
+_KEY = ['table', 'dataset', 'method', 'availability', 'alpha', 'metric']
 # Seconds a round on one GPU, from the paragraph "Machines".
 SECONDS = {'synthetic': 0.57, 'cifar100': 8.0, 'shakespeare': 67.0}
-KEY = ['table', 'dataset', 'method', 'availability', 'alpha', 'metric']
 
 
 def load(path: pathlib.Path = _FILE) -> pd.DataFrame:
@@ -41,36 +42,47 @@ def load(path: pathlib.Path = _FILE) -> pd.DataFrame:
     ValueError: If the file is not what it should be.
   """
   numbers = pd.read_csv(path, float_precision='round_trip')
-  if list(numbers.columns) != [*KEY, 'value']:
-    raise ValueError(
-      f'{path} must have the columns {", ".join([*KEY, "value"])}, but has '
-      f'{", ".join(numbers.columns)}.'
+
+  def check(is_so: bool, what: str) -> None:
+    if not is_so:
+      raise ValueError(f'{path} must have {what}.')
+
+  check(
+    list(numbers.columns) == [*_KEY, 'value'],
+    f'the columns {", ".join([*_KEY, "value"])}',
+  )
+  for column, names in _NAMES.items():
+    check(
+      numbers[column].isin(names).all(), f'a {column} of {", ".join(names)}'
     )
-  for column, names in NAMES.items():
-    unknown = numbers.loc[~numbers[column].isin(names), column]
-    if not unknown.empty:
-      raise ValueError(
-        f'{path} must have a {column} of {", ".join(names)}, but one is '
-        f'{unknown.iloc[0]}.'
-      )
   numbers = numbers.astype({'alpha': float})
-  if (numbers['alpha'].notna() != (numbers['dataset'] == 'synthetic')).any():
-    raise ValueError(f'{path} must have an alpha for Synthetic and only there.')
-  if numbers.duplicated(KEY).any():
-    raise ValueError(f'{path} must have each number once, but one is repeated.')
-  _check_values(numbers, path)
-  return numbers
-
-
-def _check_values(numbers: pd.DataFrame, path: pathlib.Path) -> None:
-  """Raises a `ValueError` unless accuracies and losses can be such."""
+  is_synthetic = numbers['dataset'] == 'synthetic'
+  check(
+    (numbers['alpha'].notna() == is_synthetic).all(),
+    'an alpha for Synthetic and only there',
+  )
+  check(not numbers.duplicated(_KEY).any(), 'each number once')
   value = pd.to_numeric(numbers['value'], errors='coerce')
   # ln 100 = 4.6 is the loss of a guess among 100 classes; the paper's highest
   # is a little more.
-  highest = numbers['metric'].str.endswith('accuracy').map({True: 1, False: 10})
-  wrong = ~((value > 0) & (value < highest))
-  if wrong.any():
-    raise ValueError(
-      f'{path} must have accuracies in (0, 1) and losses in (0, 10), but has '
-      f'{numbers.loc[wrong, "value"].iloc[0]}.'
-    )
+  highest = numbers['metric'].map(design.is_higher_better).map({
+    True: 1, False: 10
+  })
+  check(
+    ((value > 0) & (value < highest)).all(),
+    'accuracies in (0, 1) and losses in (0, 10)',
+  )
+  return numbers
+
+
+def of_grid(numbers: pd.DataFrame) -> dict[tuple[str, ...], float]:
+  """Returns the four large tables by metric, dataset, method, availability."""
+  large = numbers[numbers['table'] != 'heterogeneity']
+  index = ['metric', 'dataset', 'method', 'availability']
+  return large.set_index(index)['value'].to_dict()
+
+
+def of_heterogeneity(numbers: pd.DataFrame) -> dict[tuple[str, float], float]:
+  """Returns the table by heterogeneity, by method and alpha."""
+  table = numbers[numbers['table'] == 'heterogeneity']
+  return table.set_index(['method', 'alpha'])['value'].to_dict()

@@ -3,130 +3,143 @@
 So that writing them and checking them are the same work.
 """
 
-from collections.abc import Mapping, Sequence
+import base64
+from collections.abc import Iterable, Mapping, Sequence
+import itertools
 import pathlib
 import re
-from typing import Any, NamedTuple
+from typing import Any
 
+import jinja2
 import pandas as pd
 
-from experiments.paper import claims as claims_lib
+from experiments.paper import claims
 from experiments.paper import control_tables
+from experiments.paper import drawing
 from experiments.paper import frames
-from experiments.paper import html_report
-from experiments.paper import local_work
 from experiments.paper import open_points
 from experiments.paper import paper_figures
+from experiments.paper import paper_numbers
 from experiments.paper import paper_tables
 from experiments.paper import tables
 from experiments.paper import verdict_tables
 from f3ast_tff.runs import run_directory
 
-
-class Paper(NamedTuple):
-  """What the paper prints.
-
-  Attributes:
-    numbers: As `experiments.paper.paper_numbers.load` returns them.
-    seconds: Seconds a round by dataset.
-  """
-
-  numbers: pd.DataFrame
-  seconds: Mapping[str, float]
+_LONG = 30  # Labels with more letters have several lines in HTML.
 
 
-def _overview(
-  number_tables: Sequence[tables.Table],
-  verdict_tables: Sequence[tables.Table],
-  figures: Sequence[paper_figures.Figure],
-  points: Sequence[open_points.Point],
-) -> str:
-  """Returns the page for those who read Markdown."""
-  lines = [
-    '# The paper beside our runs',
-    '',
-    'Made by `python -m experiments.paper --report_only`; do not edit.',
-    '`report.html` is the same with the command behind each number, '
-    '`cells.csv` has a line and a command for each run, `claims.md` all '
-    'comparisons with their statistics.',
-    '',
-    '## Verdicts',
-    '',
-    *map(tables.markdown, verdict_tables[:-1]),
-    '## Tables',
-    '',
-    *map(tables.markdown, number_tables),
-    '## Figures',
-    '',
-    *(
-      f'**{f.title}.** {f.note}\n\n![{f.title}]({f.name}.png)\n'
-      for f in figures
-    ),
-    '## Where the paper is silent or contradicts itself',
-    '',
-    *(
-      f'{i}. **{point.title}.** The paper: {point.paper} Here: {point.here} '
-      f'Found: {point.found}'
-      for i, point in enumerate(points, 1)
-    ),
-    '',
-  ]
-  return '\n'.join(lines)
+def _anchor(group: str) -> str:
+  """Returns the id of the place where a group's commands are."""
+  return 'cmd-' + ''.join(c if c.isalnum() else '-' for c in group)
 
 
-def _cells(values: pd.DataFrame) -> str:
-  return values.sort_values('name').to_csv(
-    index=False, float_format='%.6g', lineterminator='\n'
-  )
+def _kind(entry: tables.Entry, is_label: bool) -> str:
+  """Returns the class that decides how an entry looks."""
+  text = str(entry)
+  if is_label:
+    return 'label long' if len(text) > _LONG else 'label'
+  if isinstance(entry, tables.Measured):
+    return 'ours' if entry.seeds else 'missing'
+  if isinstance(entry, tables.Printed):
+    return 'paper'
+  kinds = {
+    claims.HOLDS: 'holds', claims.FAILS: 'fails', claims.NOT_RUN: 'missing'
+  }
+  return kinds.get(text, claims.UNDECIDED if claims.UNDECIDED in text else '')
+
+
+def _runs(header: Iterable[tuple[str, str]]) -> list[tuple[str, int]]:
+  """Returns each title above columns with the number of these."""
+  groups = itertools.groupby(header, lambda titles: titles[0])
+  return [(over, len(list(group))) for over, group in groups]
+
+
+def _is_large(svg: bytes) -> bool:
+  """Whether a picture scrolls sideways on a phone, as it could not be read."""
+  width = re.search(rb'<svg[^>]* width="([0-9.]+)pt"', svg)
+  return width is not None and float(width[1]) > 500
+
+
+def _short(revision: str) -> str:
+  changed = ' with changes' if revision.endswith('+') else ''
+  return f'{revision[:12] or "unknown"}{changed}'
+
+
+_TEMPLATES = jinja2.Environment(
+  loader=jinja2.FileSystemLoader(pathlib.Path(__file__).parent / 'templates'),
+  autoescape=jinja2.select_autoescape(['html.j2']),
+  undefined=jinja2.StrictUndefined,
+  trim_blocks=True,
+  lstrip_blocks=True,
+  keep_trailing_newline=True,
+)
+_TEMPLATES.filters |= {
+  'anchor': _anchor,
+  'base64': lambda content: base64.b64encode(content).decode(),
+  'is_large': _is_large,
+  'kind': _kind,
+  'markdown': tables.markdown,
+  'runs': _runs,
+  'short': _short,
+}
+
+
+def _made(values: pd.DataFrame) -> str:
+  """Returns a sentence on the code that the runs are of."""
+  if values.empty:
+    return 'No runs yet.'
+  revisions = sorted(set(map(_short, values['revision'])))
+  return f'{len(values)} runs at revision {", ".join(revisions)}.'
 
 
 def build(
   all_results: Sequence[Mapping[str, Any]],
-  paper: Paper,
-  other_pictures: Mapping[str, tuple[str, bytes]],
+  other_pictures: Mapping[str, bytes],
 ) -> dict[str, bytes]:
   """Returns the content of every file of the report by its name.
 
   Args:
     all_results: From `results.read_all`.
-    paper: What the paper prints.
-    other_pictures: Kind and content of pictures made elsewhere, by caption.
+    other_pictures: SVGs made elsewhere, by caption.
 
   Returns:
     Tables as .md, .tex and .csv; figures as .png, .svg and their numbers as
     .csv; `cells.csv`, `README.md` and `report.html`.
   """
   values, curves = frames.values(all_results), frames.curves(all_results)
-  number_tables = [
-    *paper_tables.build(values, paper.numbers, paper.seconds),
-    *control_tables.build(values, curves),
-    local_work.table(curves),
-  ]
-  verdicts = verdict_tables.build(claims_lib.claims(values, paper.numbers))
-  figures = paper_figures.figures(values, curves, paper.numbers)
-  points = open_points.points(values)
-  texts, files = {}, {}
-  for table in (*number_tables, *verdicts):
+  numbers = paper_numbers.load()
+  content: dict[str, list[Any]] = {
+    'tables': [
+      *paper_tables.build(values, numbers),
+      *control_tables.build(values, curves),
+    ],
+    'verdicts': verdict_tables.build(claims.claims(values, numbers)),
+    'figures': paper_figures.figures(values, curves, numbers),
+    'points': open_points.points(values),
+  }
+  texts = {'cells.csv': tables.csv_of(values.sort_values('name'))}
+  pictures = {}
+  for table in (*content['tables'], *content['verdicts']):
     texts[f'{table.name}.md'] = tables.markdown(table)
-    if table is not verdicts[-1]:  # All claims would not fit on a page.
+    texts[f'{table.name}.csv'] = tables.csv(table)
+    if table.name != 'claims':  # All claims would not fit on a page.
       texts[f'{table.name}.tex'] = tables.latex(table)
-    texts[f'{table.name}.csv'] = tables.csv_text(table)
-  for figure in figures:
-    texts[f'figure-{figure.name}.csv'] = paper_figures.csv_text(figure)
-    for ending, content in paper_figures.images(figure).items():
-      files[f'{figure.name}.{ending}'] = content
-  texts['cells.csv'] = _cells(values)
-  texts['README.md'] = _overview(number_tables, verdicts, figures, points)
-  texts['report.html'] = html_report.page(
-    values,
-    number_tables,
-    verdicts,
-    figures,
-    {f.name: files[f'{f.name}.svg'] for f in figures},
-    points,
-    other_pictures,
+  for figure in content['figures']:
+    texts[f'figure-{figure.name}.csv'] = tables.csv_of(figure.data)
+    for ending, picture in drawing.images(figure).items():
+      pictures[f'{figure.name}.{ending}'] = picture
+  readme = _TEMPLATES.get_template('README.md.j2')
+  texts['README.md'] = readme.render(content)
+  page = _TEMPLATES.get_template('report.html.j2')
+  texts['report.html'] = page.render(
+    content,
+    title='F3AST: the paper beside our runs',
+    made=_made(values),
+    svgs={f.name: pictures[f'{f.name}.svg'] for f in content['figures']},
+    other_pictures=other_pictures,
+    groups=list(values.sort_values('seed').groupby('group')),
   )
-  files.update({name: text.encode() for name, text in texts.items()})
+  files = {name: text.encode() for name, text in texts.items()} | pictures
   return dict(sorted(files.items()))
 
 
@@ -148,14 +161,6 @@ def _same(name: str, ours: bytes, theirs: bytes) -> bool:
 
   Pictures depend on the versions of libraries: the numbers behind each are
   compared instead, and the SVG too where the same Matplotlib made it.
-
-  Args:
-    name: Of the file.
-    ours: As it is made now.
-    theirs: As it is there.
-
-  Returns:
-    Whether they are the same.
   """
   if name.endswith('.png'):
     return True

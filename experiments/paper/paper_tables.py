@@ -4,39 +4,34 @@ Models of different sizes are in different tables, and ours and the paper's
 numbers in different columns.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
+import itertools
 from typing import Any, Optional
 
 import pandas as pd
 
 from experiments.paper import design
 from experiments.paper import frames
-from experiments.paper import names
-from experiments.paper import results
+from experiments.paper import paper_numbers
 from experiments.paper import tables
 from f3ast_tff.runs import run_tables
 
-BASELINES = dict(names.PAIRS)
+BASELINES = dict(design.PAIRS)
 HOW = (
   'Ours: mean ± standard deviation over seeds [number of seeds], a seed '
   f'being its mean over the last {run_tables.LAST_ROUNDS} rounds (the last '
   'third of shorter runs)'
 )
 GAIN = '; in parentheses the relative gain over FedAvg or FedAdam.'
-# The paper prints accuracies with three digits and losses with two.
-_DIGITS = {'accuracy': 3, 'user_accuracy': 3}
 
 
 def entry(
   values: pd.DataFrame,
-  key: results.Key,
+  key: design.Key,
   metric: str,
-  baseline: Optional[results.Key] = None,
-  seeds: Optional[Sequence[int]] = None,
+  baseline: Optional[design.Key] = None,
 ) -> tables.Measured:
   """Returns the entry of a cell, and its gain over another."""
-  if seeds is not None:
-    values = values[values['seed'].isin(list(seeds))]
   return tables.measured(
     frames.by_seed(values, key, metric),
     key.group,
@@ -45,24 +40,24 @@ def entry(
 
 
 def difference(
-  values: pd.DataFrame, ours: results.Key, other: results.Key, metric: str
+  values: pd.DataFrame, ours: design.Key, other: design.Key, metric: str
 ) -> tables.Measured:
   """Returns how much one cell is above another, paired by seed."""
-  pair = [frames.by_seed(values, key, metric) for key in (ours, other)]
-  return tables.measured(frames.paired_differences(*pair), signed=True)
+  found = frames.difference(values, ours, other, metric)
+  return tables.measured(found, signed=True)
+
+
+def of_few_seeds(values: pd.DataFrame) -> pd.DataFrame:
+  """Returns the seeds that all cells of small experiments have."""
+  return values[values['seed'].isin(list(design.FEW_SEEDS))]
 
 
 def _printed(
-  paper: Mapping[Any, float],
-  dataset: str,
-  metric: str,
-  method: str,
-  avail: str,
+  paper: Mapping[Any, float], key: Any, baseline: Any, digits: int
 ) -> tables.Printed:
-  value = paper.get((metric, dataset, method, avail))
-  other = paper.get((metric, dataset, BASELINES.get(method, ''), avail))
+  value, other = paper.get(key), paper.get(baseline)
   gain = value / other - 1 if value is not None and other is not None else None
-  return tables.Printed(value, _DIGITS.get(metric, 2), gain)
+  return tables.Printed(value, digits, gain)
 
 
 def _rounds(values: pd.DataFrame, preset: str) -> str:
@@ -70,8 +65,8 @@ def _rounds(values: pd.DataFrame, preset: str) -> str:
   part = values[(values['preset'] == preset) & (values['variant'] == '')]
   rounds = part.groupby('dataset')['rounds'].max().to_dict()
   texts = [
-    f'{names.DATASETS[dataset]} {rounds[dataset]}'
-    for dataset in names.PRESETS[preset]
+    f'{design.DATASETS[dataset]} {rounds[dataset]}'
+    for dataset in design.PRESETS[preset]
     if dataset in rounds
   ]
   return f' Rounds: {", ".join(texts)}.' if texts else ''
@@ -81,169 +76,157 @@ def _by_avail(
   values: pd.DataFrame, paper: pd.DataFrame, preset: str, metric: str
 ) -> tables.Table:
   """Returns tab:accuracy, tab:loss or another of their layout."""
-  printed = design.printed(paper)
+  printed = paper_numbers.of_grid(paper)
   has_gain = metric != 'sum_of_weights'
+  # The paper prints accuracies with three digits and losses with two.
+  digits = 3 if design.is_higher_better(metric) else 2
   rows = []
-  for dataset in names.PRESETS[preset]:
-    for method, name in names.METHODS.items():
-      row: list[tables.Entry] = [names.DATASETS[dataset], name]
-      for avail in names.AVAILS:
-        baseline = BASELINES.get(method) if has_gain else None
-        row.append(
-          entry(
-            values,
-            results.Key(preset, dataset, avail, method),
-            metric,
-            results.Key(preset, dataset, avail, baseline) if baseline else None,
-          )
+  for dataset, method in itertools.product(
+    design.PRESETS[preset], design.METHODS
+  ):
+    baseline = BASELINES.get(method) if has_gain else None
+    row: dict[str, tables.Entry] = {
+      'dataset': design.DATASETS[dataset], 'method': design.METHODS[method]
+    }
+    for avail, name in design.AVAILS.items():
+      place = preset, dataset, avail
+      row[f'{name}: ours'] = entry(
+        values,
+        design.Key(*place, method),
+        metric,
+        design.Key(*place, baseline) if baseline else None,
+      )
+      if has_gain:
+        row[f'{name}: paper'] = _printed(
+          printed,
+          (metric, dataset, method, avail),
+          (metric, dataset, baseline, avail),
+          digits,
         )
-        if has_gain:
-          row.append(_printed(printed, dataset, metric, method, avail))
-      rows.append(row)
-  columns = ['ours', 'paper'] if has_gain else ['ours']
+    rows.append(row)
   note = HOW + (GAIN if has_gain else '. It acts as a server learning rate.')
   if preset == 'compact' and has_gain:
     note += " The paper's numbers are of larger models and more rounds."
-  if metric in ('loss', 'user_loss'):
+  if metric.endswith('loss'):
     note += (
       " On Shakespeare ours are means over characters; the paper's seem to "
       'count padding, too, which makes them smaller.'
     )
-  if metric in ('user_accuracy', 'user_loss'):
+  if metric.startswith('user'):
     note += (
       ' On Shakespeare 26 of the 715 users have an empty test text: one '
       'prediction, the same for all of them, decides 3.6 % of a user average.'
     )
-  return tables.Table(
-    name=f'{metric.replace("_", "-")}-{preset}',
-    title=f'{names.METRICS[metric].capitalize()}, {names.SIZES[preset]}',
-    note=note + _rounds(values, preset),
-    header=['dataset', 'method', *columns * len(names.AVAILS)],
-    over=['', '', *(n for n in names.AVAILS.values() for _ in columns)],
-    rows=rows,
-    label=1,
+  return tables.table(
+    f'{metric.replace("_", "-")}-{preset}',
+    f'{design.METRICS[metric].capitalize()}, {design.SIZES[preset]}',
+    note + _rounds(values, preset),
+    rows,
+    'method',
   )
 
 
 def _heterogeneity(values: pd.DataFrame, paper: pd.DataFrame) -> tables.Table:
-  table = paper[paper['table'] == 'heterogeneity']
-  printed = table.set_index(['method', 'alpha'])['value'].to_dict()
+  printed = paper_numbers.of_heterogeneity(paper)
   rows = []
   for method in design.ALPHA_METHODS:
-    row: list[tables.Entry] = [names.METHODS[method]]
+    baseline = BASELINES.get(method)
+    row: dict[str, tables.Entry] = {'method': design.METHODS[method]}
     for alpha in design.ALPHAS:
-      variant = design.variant('alpha', alpha)
-      keys = [
-        design.synthetic(m, design.ALPHA_AVAIL, variant)
-        for m in (method, 'fedavg')
-      ]
-      is_gain = method != 'fedavg'
-      gain = printed[(method, alpha)] / printed[('fedavg', alpha)] - 1
-      row += [
-        entry(values, keys[0], 'accuracy', keys[1] if is_gain else None),
-        tables.Printed(
-          printed[(method, alpha)], 2, gain if is_gain else None
-        ),
-      ]
+      place = design.ALPHA_AVAIL, design.variant('alpha', alpha)
+      row[f'alpha = {alpha:g}: ours'] = entry(
+        values,
+        design.synthetic(method, *place),
+        'accuracy',
+        design.synthetic(baseline, *place) if baseline else None,
+      )
+      row[f'alpha = {alpha:g}: paper'] = _printed(
+        printed, (method, alpha), (baseline, alpha), 2
+      )
     rows.append(row)
-  return tables.Table(
+  return tables.table(
     'heterogeneity',
     'Test accuracy on Synthetic(alpha, alpha) under Smartphones',
     HOW + GAIN,
-    ['method', *['ours', 'paper'] * len(design.ALPHAS)],
     rows,
-    ['', *(f'alpha = {alpha:g}' for alpha in design.ALPHAS for _ in range(2))],
+    'method',
   )
 
 
 def _k_sweep(values: pd.DataFrame) -> tables.Table:
-  rows: list[list[tables.Entry]] = []
-  for k in design.KS:
+  few = of_few_seeds(values)
+
+  def row(k: int) -> tables.Row:
+    variant = design.variant('clients_per_round', str(k))
     keys = {
-      method: design.synthetic(
-        method, design.K_AVAIL, design.variant('clients_per_round', str(k))
-      )
+      method: design.synthetic(method, design.K_AVAIL, variant)
       for method in design.K_METHODS
     }
-    few = values[values['seed'].isin(list(design.FEW_SEEDS))]
-    rows.append([
-      str(k),
-      *(entry(few, key, 'accuracy') for key in keys.values()),
-      *(
-        difference(few, keys['f3ast'], keys[other], 'accuracy')
-        for other in design.K_METHODS
-        if other != 'f3ast'
-      ),
-      entry(few, keys['f3ast'], 'sum_of_weights'),
-    ])
-  return tables.Table(
+    ours = keys['f3ast']
+    return {
+      'K': str(k),
+      **{
+        design.METHODS[method]: entry(few, key, 'accuracy')
+        for method, key in keys.items()
+      },
+      **{
+        f'F3AST - {design.METHODS[method]}': difference(
+          few, ours, key, 'accuracy'
+        )
+        for method, key in keys.items()
+        if key != ours
+      },
+      'sum of weights, F3AST': entry(few, ours, 'sum_of_weights'),
+    }
+
+  return tables.table(
     'k-sweep',
     'Test accuracy on Synthetic(1,1) under Home-devices with K clients a round',
     f'{HOW}. Differences are paired by seed. The paper shows a figure without '
     'numbers. With K = 30 Power-of-Choice takes all of its 30 candidates.',
-    [
-      'K',
-      *(names.METHODS[method] for method in design.K_METHODS),
-      'F3AST - FedAvg',
-      'F3AST - PoC',
-      'sum of weights, F3AST',
-    ],
-    rows,
+    map(row, design.KS),
+    'K',
   )
 
 
-def _seconds(
-  values: pd.DataFrame, paper_seconds: Mapping[str, float]
-) -> tables.Table:
-  rows: list[list[tables.Entry]] = []
-  for preset, datasets in names.PRESETS.items():
+def _seconds_rows(values: pd.DataFrame) -> Iterator[tables.Row]:
+  part = values[values['variant'].isin(['', design.FIRST])]
+  per_round = (part['seconds'] / part['rounds']).groupby(
+    [part['preset'], part['dataset'], part['method']]
+  )
+  # A run that was stopped for a while would spoil a mean.
+  known = per_round.agg(['median', 'size']).to_dict('index')
+  for preset, datasets in design.PRESETS.items():
     for dataset in datasets:
-      part = values[
-        (values['preset'] == preset)
-        & (values['dataset'] == dataset)
-        & values['variant'].isin(['', design.FIRST])
-      ]
-      row: list[tables.Entry] = [names.DATASETS[dataset], preset]
-      for method in names.METHODS:
-        runs = part[part['method'] == method]
-        # A run that was stopped for a while would spoil a mean.
-        seconds = float((runs['seconds'] / runs['rounds']).median())
-        row.append(tables.Measured(seconds, seeds=len(runs)))
+      row: dict[str, tables.Entry] = {
+        'dataset': design.DATASETS[dataset], 'models': preset
+      }
+      for method, name in design.METHODS.items():
+        found = known.get((preset, dataset, method))
+        row[name] = tables.Measured()
+        if found:
+          row[name] = tables.Measured(found['median'], seeds=found['size'])
       is_same = preset == 'paper'
-      row.append(tables.Printed(paper_seconds[dataset] if is_same else None, 2))
-      rows.append(row)
-  return tables.Table(
-    'seconds',
-    'Seconds a round, tests and checkpoints included',
-    'Ours: median over runs [number of runs], on the machines that made the '
-    'results, several runs at a time. The paper: one GPU.',
-    ['dataset', 'models', *names.METHODS.values(), 'paper'],
-    rows,
-  )
+      paper = paper_numbers.SECONDS[dataset] if is_same else None
+      yield {**row, 'paper': tables.Printed(paper, 2)}
 
 
-def build(
-  values: pd.DataFrame,
-  paper: pd.DataFrame,
-  paper_seconds: Mapping[str, float],
-) -> list[tables.Table]:
-  """Returns the tables of numbers.
-
-  Args:
-    values: From `frames.values`.
-    paper: The paper's numbers, as `experiments.paper.paper_numbers` has them.
-    paper_seconds: The paper's seconds a round by dataset.
-
-  Returns:
-    The tables; there is 'not run' where there is nothing.
-  """
+def build(values: pd.DataFrame, paper: pd.DataFrame) -> list[tables.Table]:
+  """Returns the tables; there is 'not run' where there is nothing."""
   return [
     *(
       _by_avail(values, paper, preset, metric)
-      for preset in names.PRESETS
-      for metric in names.METRICS
+      for preset in design.PRESETS
+      for metric in design.METRICS
     ),
     _heterogeneity(values, paper),
     _k_sweep(values),
-    _seconds(values, paper_seconds),
+    tables.table(
+      'seconds',
+      'Seconds a round, tests and checkpoints included',
+      'Ours: median over runs [number of runs], on the machines that made the '
+      'results, several runs at a time. The paper: one GPU.',
+      _seconds_rows(values),
+      'dataset',
+    ),
   ]

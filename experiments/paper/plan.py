@@ -23,14 +23,7 @@ _START_SECONDS = 10.0  # TensorFlow, the data, compilation.
 
 
 def seconds_known(known: pd.DataFrame) -> dict[tuple[str, ...], float]:
-  """Returns the median seconds a round of results, by dataset and by method.
-
-  Args:
-    known: From `frames.values`.
-
-  Returns:
-    By (preset, dataset) and by (preset, dataset, method).
-  """
+  """Returns median seconds a round by (preset, dataset), and with method."""
   per_round = known['seconds'] / known['rounds']
   times: dict[tuple[str, ...], float] = {}
   for columns in (['preset', 'dataset'], ['preset', 'dataset', 'method']):
@@ -42,15 +35,7 @@ def seconds_known(known: pd.DataFrame) -> dict[tuple[str, ...], float]:
 def estimate(
   cell: cells_lib.Cell, known: Mapping[tuple[str, ...], float]
 ) -> float:
-  """Returns about how many seconds a cell takes from its start.
-
-  Args:
-    cell: The cell.
-    known: From `seconds_known`.
-
-  Returns:
-    Seconds.
-  """
+  """Returns about how many seconds a cell takes, from `seconds_known`."""
   place = cell.key.preset, cell.key.dataset
   per_round = known.get(
     (*place, cell.key.method), known.get(place, _SECONDS_PER_ROUND[place])
@@ -61,16 +46,7 @@ def estimate(
 def text(
   cells: Sequence[cells_lib.Cell], places: cells_lib.Places, jobs: int
 ) -> str:
-  """Returns what `grid.run` would do: a cell's state, time and command.
-
-  Args:
-    cells: The cells.
-    places: Where runs and results are.
-    jobs: How many processes at a time.
-
-  Returns:
-    Lines, the last one with the sum.
-  """
+  """Returns what `grid.run` would do: a cell's state, time and command."""
   known = seconds_known(frames.values(results.read_all(places.results)))
   num_cores = len(os.sched_getaffinity(0))
   lines, total, span, num_left = [], 0.0, 0.0, 0

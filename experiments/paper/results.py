@@ -12,7 +12,7 @@ import json
 import pathlib
 from typing import Any, Optional
 
-from experiments.paper import names
+from experiments.paper import design
 from f3ast_tff.runs import run_directory
 from f3ast_tff.runs import run_tables
 
@@ -21,40 +21,7 @@ class ResultError(ValueError):
   """A file is not the result that it should be."""
 
 
-@dataclasses.dataclass(frozen=True, order=True)
-class Key:
-  """The place of a cell in the grid.
-
-  Attributes:
-    preset: `paper` or `compact`; see `names.PRESETS`.
-    dataset: Its task, e.g. `synthetic`.
-    avail: The availability model.
-    method: One of the paper's five.
-    variant: In what it departs from the paper's main grid, e.g. `alpha=0.5`;
-      empty for the main grid.
-    seed: The seed.
-  """
-
-  preset: str
-  dataset: str
-  avail: str
-  method: str
-  variant: str = ''
-  seed: int = 0
-
-  @property
-  def group(self) -> str:
-    """The name that all seeds share."""
-    parts = [self.avail, self.method, *filter(None, [self.variant])]
-    return f'{self.preset}/{self.dataset}/{"-".join(parts)}'
-
-  @property
-  def name(self) -> str:
-    """The cell's name, also that of its file without the ending."""
-    return f'{self.group}-seed={self.seed}'
-
-
-_METRICS = list(names.METRICS)
+_METRICS = list(design.METRICS)
 # How many examples had been trained on at each test. Older files do not say.
 _TRAINED = 'examples_trained'
 _NUMBERS = (
@@ -66,7 +33,7 @@ _NUMBERS = (
 )
 
 
-def path_of(root: pathlib.Path, key: Key) -> pathlib.Path:
+def path_of(root: pathlib.Path, key: design.Key) -> pathlib.Path:
   """Returns where a cell's result is."""
   return root / f'{key.name}.json'
 
@@ -85,17 +52,10 @@ def is_whole(folder: pathlib.Path, num_rounds: int) -> bool:
   return last.startswith(f'{num_rounds},') and (folder / 'model.npz').exists()
 
 
-def from_run(folder: pathlib.Path, key: Key, command: str) -> dict[str, Any]:
-  """Returns the result of a finished run.
-
-  Args:
-    folder: The run's folder.
-    key: The cell.
-    command: The command that makes it again.
-
-  Returns:
-    What the cell's file holds.
-  """
+def from_run(
+  folder: pathlib.Path, key: design.Key, command: str
+) -> dict[str, Any]:
+  """Returns what a cell's file holds, from the folder of a finished run."""
   config = run_directory.read_config(folder)
   rounds = run_tables.read(
     folder / 'rounds.csv',
@@ -141,12 +101,7 @@ def refusal(
 ) -> Optional[str]:
   """Returns why a run is not a result, None if it is one.
 
-  Args:
-    result: From `from_run`.
-    allow_changed_code: Whether code that no revision names will do.
-
-  Returns:
-    The end of a sentence that begins with the cell's name.
+  It is the end of a sentence that begins with the cell's name.
   """
   if result['settings'].get('data_source') == 'sample':
     return 'is a run on sample data, which is no result'
@@ -171,26 +126,16 @@ def _dumps(result: Mapping[str, Any]) -> str:
 
 def write(root: pathlib.Path, result: Mapping[str, Any]) -> None:
   """Writes a cell's file."""
-  path = path_of(root, Key(**result['cell']))
+  path = path_of(root, design.Key(**result['cell']))
   path.parent.mkdir(parents=True, exist_ok=True)
   run_directory.write_atomically(path, _dumps(result))
 
 
 def read(path: pathlib.Path) -> dict[str, Any]:
-  """Returns what a cell's file holds.
-
-  Args:
-    path: The file.
-
-  Returns:
-    As from `from_run`.
-
-  Raises:
-    ResultError: If it is not the file of a cell.
-  """
+  """Returns what a cell's file holds; a `ResultError` if it is no such file."""
   try:
     result = json.loads(path.read_text())
-    key = Key(**result['cell'])
+    key = design.Key(**result['cell'])
     _check_types(result)
     settings = result['settings']
     is_sound = (
@@ -211,52 +156,47 @@ def read(path: pathlib.Path) -> dict[str, Any]:
   return result
 
 
-def _check(is_so: bool, what: str) -> None:
-  if not is_so:
-    raise TypeError(f'{what} is not what it should be')
-
-
 def _is_number(value: Any) -> bool:
   return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def _check_types(result: Mapping[str, Any]) -> None:
   """Raises a TypeError unless all that is looked at later has its type."""
+
+  def check(name: str, is_so: bool) -> None:
+    if not is_so:
+      raise TypeError(f'{name} is not what it should be')
+
+  def check_numbers(name: str, values: Any) -> None:
+    check(
+      name,
+      isinstance(values, list)
+      and len(values) == len(tested) > 0
+      and all(map(_is_number, values)),
+    )
+
   for name, value in result['cell'].items():
-    kind = int if name == 'seed' else str
-    _check(type(value) is kind, f'cell.{name}')
+    check(f'cell.{name}', type(value) is (int if name == 'seed' else str))
   for name in ('revision', 'command'):
-    _check(isinstance(result[name], str), name)
+    check(name, isinstance(result[name], str))
   for name in ('settings', 'versions', 'metrics'):
-    _check(isinstance(result[name], dict), name)
+    check(name, isinstance(result[name], dict))
   settings, metrics = result['settings'], result['metrics']
-  for name, value in (
-    *((name, result[name]) for name in _NUMBERS),
-    *((name, settings[name]) for name in ('rounds', 'server_learning_rate')),
-  ):
-    _check(_is_number(value), name)
+  for name in _NUMBERS:
+    check(name, _is_number(result[name]))
+  for name in ('rounds', 'server_learning_rate'):
+    check(name, _is_number(settings[name]))
   for name, value in settings.items():
-    _check(not isinstance(value, (list, dict)), f'settings.{name}')
-  _check(set(metrics) == {'round', *_METRICS}, 'metrics')
-  for name, values_ in metrics.items():
-    _check(
-      isinstance(values_, list)
-      and len(values_) == len(metrics['round']) > 0
-      and all(map(_is_number, values_)),
-      f'metrics.{name}',
-    )
+    check(f'settings.{name}', not isinstance(value, (list, dict)))
+  check('metrics', set(metrics) == {'round', *_METRICS})
   tested = metrics['round']
+  for name, values in metrics.items():
+    check_numbers(f'metrics.{name}', values)
   if _TRAINED in result:
-    trained = result[_TRAINED]
-    _check(
-      isinstance(trained, list)
-      and len(trained) == len(tested)
-      and all(map(_is_number, trained)),
-      _TRAINED,
-    )
-  _check(
-    all(type(t) is int for t in tested) and tested == sorted(set(tested)),
+    check_numbers(_TRAINED, result[_TRAINED])
+  check(
     'metrics.round',
+    all(type(t) is int for t in tested) and tested == sorted(set(tested)),
   )
 
 
@@ -279,21 +219,22 @@ _OF_METHOD = {
 
 def check_alike(
   results: Sequence[Mapping[str, Any]],
-  varied: Mapping[Key, Iterable[str]],
+  varied: Mapping[design.Key, Iterable[str]],
 ) -> None:
   """Checks that results that share a table were made with the same settings.
+
+  Defaults that changed between two calls could make them differ.
 
   Args:
     results: From `read_all`.
     varied: The settings that the variant of each cell changes.
 
   Raises:
-    ResultError: If two differ otherwise, which defaults that changed between
-      two calls could cause.
+    ResultError: If two differ otherwise.
   """
   first: dict[tuple[str, ...], tuple[Any, str]] = {}
   for result in results:
-    key = Key(**result['cell'])
+    key = design.Key(**result['cell'])
     free = _MAY_DIFFER | set(varied.get(key, ()))
     for name, value in result['settings'].items():
       if name in free:

@@ -1,21 +1,27 @@
-"""A table that can be written as Markdown, LaTeX, CSV and HTML."""
+"""A table of numbers with their spread, as Markdown, LaTeX, CSV and HTML."""
 
-from collections.abc import Sequence
-import csv
-import html
-import io
-import itertools
+from collections.abc import Iterable, Mapping
+import dataclasses
 import math
 import re
 from typing import NamedTuple, Optional, Union
 
 import pandas as pd
 
+from experiments import markdown as markdown_lib
+
 NOT_RUN = 'not run'
-_LONG = 30  # Labels with more letters have several lines in HTML.
 
 
-class Measured(NamedTuple):
+def _gain(gain: Optional[float]) -> str:
+  if gain is None:
+    return ''
+  digits = 0 if abs(gain) >= 0.1 else 1
+  return f' ({100 * gain:+.{digits}f} %)'
+
+
+@dataclasses.dataclass(frozen=True)
+class Measured:
   """A number of ours.
 
   Attributes:
@@ -28,24 +34,42 @@ class Measured(NamedTuple):
     absent: What stands there where nothing was run.
   """
 
-  mean: float
+  mean: float = math.nan
   sd: float = math.nan
-  seeds: int = 1
+  seeds: int = 0
   gain: Optional[float] = None
   group: Optional[str] = None
   signed: bool = False
   absent: str = NOT_RUN
 
+  def __str__(self) -> str:
+    if not self.seeds:
+      return self.absent
+    if not math.isfinite(self.mean):
+      return f'diverged [{self.seeds}]'
+    scatter = abs(self.mean) if math.isnan(self.sd) else self.sd
+    digits = 4 if self.signed and scatter < 0.005 else 3
+    mean = f'{self.mean:{"+" if self.signed else ""}.{digits}f}'
+    sd = '' if math.isnan(self.sd) else f' ± {self.sd:.{digits}f}'
+    return f'{mean}{sd} [{self.seeds}]{_gain(self.gain)}'
 
-class Printed(NamedTuple):
+
+@dataclasses.dataclass(frozen=True)
+class Printed:
   """A number of the paper's, with as many digits as it prints."""
 
-  value: Optional[float]
+  value: Optional[float] = None
   digits: int = 3
   gain: Optional[float] = None
 
+  def __str__(self) -> str:
+    if self.value is None:
+      return '–'
+    return f'{self.value:.{self.digits}f}{_gain(self.gain)}'
+
 
 Entry = Union[str, Measured, Printed]
+Row = Mapping[str, Entry]
 
 
 class Table(NamedTuple):
@@ -55,19 +79,29 @@ class Table(NamedTuple):
     name: Of its files.
     title: What it shows.
     note: What one has to know to read it.
-    header: The columns' titles.
-    rows: As wide as the header; all entries of a column are of one kind.
-    over: For each column, a title above it that neighbours share, or ''.
+    frame: The entries, all of one kind in a column. Neighbours named `a: x` and
+      `a: y` share the title `a` above them.
     label: The column that stays in view when a narrow screen scrolls.
   """
 
   name: str
   title: str
   note: str
-  header: Sequence[str]
-  rows: Sequence[Sequence[Entry]]
-  over: Sequence[str] = ()
-  label: int = 0
+  frame: pd.DataFrame
+  label: str
+
+  @property
+  def header(self) -> list[tuple[str, str]]:
+    """The title above each column, or '', and its own."""
+    parts = [column.rpartition(': ') for column in self.frame]
+    return [(over, title) for over, _, title in parts]
+
+
+def table(
+  name: str, title: str, note: str, rows: Iterable[Row], label: str
+) -> Table:
+  """Returns a table of rows that map titles of columns to entries."""
+  return Table(name, title, note, pd.DataFrame(list(rows), dtype=object), label)
 
 
 def measured(
@@ -89,7 +123,7 @@ def measured(
     the seeds that both have.
   """
   if by_seed.empty:
-    return Measured(math.nan, seeds=0)
+    return Measured()
   gain = None
   if baseline is not None:
     both = by_seed.index.intersection(baseline.index)
@@ -108,64 +142,11 @@ def measured(
   )
 
 
-def _gain(gain: Optional[float]) -> str:
-  if gain is None:
-    return ''
-  digits = 0 if abs(gain) >= 0.1 else 1
-  return f' ({100 * gain:+.{digits}f} %)'
-
-
-def _digits(entry: Measured) -> int:
-  """Returns how many digits tell what a number says."""
-  scatter = abs(entry.mean) if math.isnan(entry.sd) else entry.sd
-  return 4 if entry.signed and scatter < 0.005 else 3
-
-
-def text(entry: Entry) -> str:
-  """Returns an entry as plain text."""
-  if isinstance(entry, str):
-    return entry
-  if isinstance(entry, Printed):
-    if entry.value is None:
-      return '–'
-    return f'{entry.value:.{entry.digits}f}{_gain(entry.gain)}'
-  if not entry.seeds:
-    return entry.absent
-  if not math.isfinite(entry.mean):
-    return f'diverged [{entry.seeds}]'
-  digits = _digits(entry)
-  mean = f'{entry.mean:{"+" if entry.signed else ""}.{digits}f}'
-  sd = '' if math.isnan(entry.sd) else f' ± {entry.sd:.{digits}f}'
-  return f'{mean}{sd} [{entry.seeds}]{_gain(entry.gain)}'
-
-
-def _flat_header(table: Table) -> list[str]:
-  over = table.over or [''] * len(table.header)
-  return [f'{o}: {h}' if o else h for o, h in zip(over, table.header)]
-
-
-def aligned(rows: Sequence[Sequence[str]]) -> str:
-  """Returns Markdown that also reads well as plain text.
-
-  Args:
-    rows: The cells; the first row is the header.
-
-  Returns:
-    The lines, without a line break after the last.
-  """
-  rows = [[cell.replace('|', '\\|') for cell in row] for row in rows]
-  widths = [max(map(len, column)) for column in zip(*rows)]
-  lines = [
-    '| ' + ' | '.join(map(str.ljust, row, widths)) + ' |' for row in rows
-  ]
-  rule = '|' + '|'.join('-' * (width + 2) for width in widths) + '|'
-  return '\n'.join([lines[0], rule, *lines[1:]])
-
-
 def markdown(table: Table) -> str:
   """Returns the table as Markdown, with its title and note."""
-  rows = [_flat_header(table), *(list(map(text, row)) for row in table.rows)]
-  return f'**{table.title}**\n\n{aligned(rows)}\n\n{table.note}\n'
+  frame = table.frame
+  rows = markdown_lib.table([frame.columns, *frame.to_numpy()])
+  return f'**{table.title}**\n\n{rows}\n\n{table.note}\n'
 
 
 _LATEX = str.maketrans({
@@ -181,116 +162,58 @@ _LATEX = str.maketrans({
 })
 
 
-def _latex(plain: str) -> str:
-  text_ = plain.translate(_LATEX)
-  return re.sub(r'(?<!\w)-(?=\d)', '$-$', text_)  # A minus, not a hyphen.
+def _latex(entry: object) -> str:
+  text = str(entry).translate(_LATEX)
+  return re.sub(r'(?<!\w)-(?=\d)', '$-$', text)  # A minus, not a hyphen.
 
 
 def latex(table: Table) -> str:
   """Returns the table as LaTeX; it needs booktabs and graphicx."""
-  width = len(table.header)
-  lines = [
+  frame = table.frame.map(_latex)
+  header = [tuple(map(_latex, titles)) for titles in table.header]
+  has_over = any(over for over, _ in header)
+  frame.columns = (
+    pd.MultiIndex.from_tuples(header)
+    if has_over
+    else [title for _, title in header]
+  )
+  body = frame.to_latex(
+    index=False,
+    column_format=f'@{{}}{"l" * len(header)}@{{}}',
+    multicolumn_format='c',
+  ).strip()
+  return '\n'.join([
     r'\begin{table*}',
     r'\centering',
     rf'\caption{{{_latex(table.title)}. {_latex(table.note)}}}',
     rf'\label{{tab:{table.name}}}',
     r'\resizebox{\textwidth}{!}{%',
-    rf'\begin{{tabular}}{{@{{}}{"l" * width}@{{}}}}',
-    r'\toprule',
-  ]
-  if any(table.over):
-    groups = [(o, len(list(g))) for o, g in itertools.groupby(table.over)]
-    lines.append(
-      ' & '.join(
-        rf'\multicolumn{{{n}}}{{c}}{{{_latex(o)}}}' if o else ' &' * (n - 1)
-        for o, n in groups
-      )
-      + r' \\'
-    )
-  for row in (table.header, *table.rows):
-    cells = (_latex(text(entry)) for entry in row)
-    lines.append(' & '.join(cells) + r' \\')
-    if row is table.header:
-      lines.append(r'\midrule')
-  lines += [r'\bottomrule', r'\end{tabular}}', r'\end{table*}', '']
-  return '\n'.join(lines)
+    body + '}',
+    r'\end{table*}',
+    '',
+  ])
 
 
-def _number(value: Optional[float]) -> str:
-  return '' if value is None or math.isnan(value) else f'{value:.6g}'
+# What a kind of entry has in CSV, by the ending of its column.
+_PARTS: Mapping[type, Mapping[str, str]] = {
+  Measured: {' mean': 'mean', ' sd': 'sd', ' seeds': 'seeds', ' gain': 'gain'},
+  Printed: {'': 'value', ' gain': 'gain'},
+}
 
 
-def _csv_cells(entry: Entry) -> list[str]:
-  if isinstance(entry, str):
-    return [entry]
-  if isinstance(entry, Printed):
-    return [_number(entry.value), _number(entry.gain)]
-  return [
-    _number(entry.mean),
-    _number(entry.sd),
-    str(entry.seeds),
-    _number(entry.gain),
-  ]
-
-
-def csv_text(table: Table) -> str:
+def csv(table: Table) -> str:
   """Returns the table as CSV: means, deviations, seeds and gains apart."""
-  header: list[str] = []
-  for name, entry in zip(_flat_header(table), table.rows[0]):
-    parts = {Measured: ['mean', 'sd', 'seeds', 'gain'], Printed: ['', 'gain']}
-    endings = parts.get(type(entry), [''])
-    header += [f'{name} {ending}'.strip() for ending in endings]
-  file = io.StringIO()
-  writer = csv.writer(file, lineterminator='\n')
-  writer.writerow(header)
-  for row in table.rows:
-    writer.writerow([cell for entry in row for cell in _csv_cells(entry)])
-  return file.getvalue()
+  columns = {}
+  for title, entries in table.frame.items():
+    parts = _PARTS.get(type(entries.iloc[0]))
+    if parts is None:
+      columns[title] = list(entries)
+      continue
+    for ending, field in parts.items():
+      columns[title + ending] = [getattr(entry, field) for entry in entries]
+  return csv_of(pd.DataFrame(columns))
 
 
-def anchor(group: str) -> str:
-  """Returns the id of the place where a group's commands are."""
-  return 'cmd-' + ''.join(c if c.isalnum() else '-' for c in group)
-
-
-def _html_entry(entry: Entry, is_label: bool) -> str:
-  shown = html.escape(text(entry))
-  if isinstance(entry, Measured):
-    if entry.seeds and entry.group:
-      shown = f'<a href="#{anchor(entry.group)}">{shown}</a>'
-    kind = 'ours' if entry.seeds else 'missing'
-    return f'<td class="{kind}">{shown}</td>'
-  if isinstance(entry, Printed):
-    return f'<td class="paper">{shown}</td>'
-  kinds = {'holds': 'holds', 'does not hold': 'fails', NOT_RUN: 'missing'}
-  kind = kinds.get(entry, 'undecided' if entry.startswith('undecided') else '')
-  if is_label:
-    kind = 'label long' if len(entry) > _LONG else 'label'
-  return f'<td class="{kind}">{shown}</td>' if kind else f'<td>{shown}</td>'
-
-
-def html_text(table: Table) -> str:
-  """Returns the table as a figure of HTML that scrolls sideways."""
-  head = ''
-  if any(table.over):
-    groups = [(o, len(list(g))) for o, g in itertools.groupby(table.over)]
-    head = '<tr>' + ''.join(
-      f'<th colspan="{n}">{html.escape(o)}</th>' for o, n in groups
-    ) + '</tr>\n'
-  head += '<tr>' + ''.join(
-    f'<th{" class=label" if i == table.label else ""}>{html.escape(name)}</th>'
-    for i, name in enumerate(table.header)
-  ) + '</tr>'
-  body = '\n'.join(
-    '<tr>'
-    + ''.join(_html_entry(e, i == table.label) for i, e in enumerate(row))
-    + '</tr>'
-    for row in table.rows
-  )
-  return (
-    f'<figure id="{table.name}">\n'
-    f'<figcaption><b>{html.escape(table.title)}.</b> '
-    f'{html.escape(table.note)}</figcaption>\n<div class="wide"><table>\n'
-    f'<thead>{head}</thead>\n<tbody>\n{body}\n</tbody>\n</table></div>\n'
-    '</figure>\n'
-  )
+def csv_of(frame: pd.DataFrame) -> str:
+  """Returns CSV with six digits, which is more than seeds agree on."""
+  return frame.to_csv(index=False, float_format='%.6g', lineterminator='\n')

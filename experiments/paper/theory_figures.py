@@ -2,33 +2,20 @@
 
 from collections.abc import Mapping, Sequence
 import pathlib
-from typing import Any
-
-import matplotlib
-
-matplotlib.use('Agg')
 
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 
-from experiments.paper import names
+from experiments.paper import design
+from experiments.paper import drawing
 from f3ast_tff.runs import summary
 
 NAMES: Mapping[str, str] = {
-  **names.AVAILS,
+  **design.AVAILS,
   'markov': 'Markov',
   'two_groups': 'Two groups',
 }
-
-
-def _save(figure: Any, path: pathlib.Path) -> None:
-  """Writes a PNG and an SVG that do not depend on the day they are made."""
-  # Without this the SVG names its parts at random.
-  with matplotlib.rc_context({'svg.hashsalt': path.name}):
-    figure.savefig(path.with_suffix('.png'), dpi=150)
-    figure.savefig(path.with_suffix('.svg'), metadata={'Date': None})
-  plt.close(figure)
 
 
 def draw_region(
@@ -47,7 +34,7 @@ def draw_region(
     beta: The step of the rates, for the legend.
     path: Where to write it, without an ending; a PNG and an SVG are written.
   """
-  figure, axes = plt.subplots(figsize=(5.2, 6.2), layout='constrained')
+  figure, ((axes,),) = drawing.panels(1, 1, (5.2, 6.2))
   middle = vertices.mean(axis=0)
   angles = np.arctan2(*(vertices - middle).T[::-1])
   corners = vertices[np.argsort(angles)]
@@ -115,8 +102,7 @@ def draw_region(
   axes.legend(
     loc='upper center', bbox_to_anchor=(0.5, 1.17), frameon=False, fontsize=9
   )
-  axes.spines[['top', 'right']].set_visible(False)
-  _save(figure, path)
+  drawing.save(figure, path)
 
 
 def draw_rates(distances: pd.DataFrame, title: str, path: pathlib.Path) -> None:
@@ -134,15 +120,8 @@ def draw_rates(distances: pd.DataFrame, title: str, path: pathlib.Path) -> None:
   lines = ('-', '--', '-.', ':')
   columns = min(3, len(models))
   rows = -(-len(models) // columns)
-  figure, panels = plt.subplots(
-    rows,
-    columns,
-    figsize=(3.6 * columns, 3.1 * rows + 0.6),
-    sharex=True,
-    sharey=True,
-    squeeze=False,
-    layout='constrained',
-  )
+  size = 3.6 * columns, 3.1 * rows + 0.6
+  figure, panels = drawing.panels(rows, columns, size, sharex=True, sharey=True)
   for axes, model in zip(panels.flat, models):
     for i, beta in enumerate(betas):
       rows_of = distances[
@@ -158,7 +137,6 @@ def draw_rates(distances: pd.DataFrame, title: str, path: pathlib.Path) -> None:
       )
     axes.set(title=NAMES.get(model, model), xscale='log', yscale='log')
     axes.grid(color='0.9', linewidth=0.6)
-    axes.spines[['top', 'right']].set_visible(False)
   for axes in panels.flat[len(models) :]:
     axes.set_visible(False)
   for axes in panels[-1]:
@@ -167,7 +145,7 @@ def draw_rates(distances: pd.DataFrame, title: str, path: pathlib.Path) -> None:
     axes.set_ylabel('$\\|r(t) - r^*\\|\\ /\\ \\|r^*\\|$')
   panels[0, 0].legend(loc='lower left', frameon=False, fontsize=9)
   figure.suptitle(title)
-  _save(figure, path)
+  drawing.save(figure, path)
 
 
 def draw_variance(rows: pd.DataFrame, path: pathlib.Path) -> None:
@@ -177,9 +155,7 @@ def draw_variance(rows: pd.DataFrame, path: pathlib.Path) -> None:
     rows: As `experiments.variance` writes them, one per system.
     path: Where to write it, without an ending.
   """
-  figure, axes = plt.subplots(
-    figsize=(1.5 + 1.15 * len(rows), 4.4), layout='constrained'
-  )
+  figure, ((axes,),) = drawing.panels(1, 1, (1.5 + 1.15 * len(rows), 4.4))
   place = np.arange(len(rows))
   # In units of the variance that is measured: the systems differ by much.
   unit = rows['variance']
@@ -232,6 +208,5 @@ def draw_variance(rows: pd.DataFrame, path: pathlib.Path) -> None:
     xticklabels=[NAMES.get(name, name) for name in rows['avail']],
   )
   axes.grid(axis='y', color='0.9', linewidth=0.6)
-  axes.spines[['top', 'right']].set_visible(False)
   figure.legend(loc='outside upper center', ncols=2, frameon=False, fontsize=9)
-  _save(figure, path)
+  drawing.save(figure, path)

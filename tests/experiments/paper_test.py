@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from experiments.paper import all_cells
+from experiments.paper import design
 from experiments.paper import results
 from tests import fake_results
 
@@ -131,7 +132,7 @@ def test_no_report_of_what_is_no_result(tmp_path, changes, message):
 
 
 def test_strange_results_are_named(tmp_path):
-  key = results.Key('paper', 'synthetic', 'always', 'f3ast', 'beta=1')
+  key = design.Key('paper', 'synthetic', 'always', 'f3ast', 'beta=1')
   results.write(tmp_path / 'results' / 'cells', fake_results.result(key))
   error = _one_error(_paper(tmp_path, '--check'), 2)
   assert 'beta=1-seed=0.json is not of a cell of the grid' in error

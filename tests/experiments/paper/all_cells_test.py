@@ -2,28 +2,25 @@
 
 import collections
 import dataclasses
+import json
+import subprocess
 import sys
 
 import pytest
 
 from experiments.paper import all_cells
 from experiments.paper import design
-from experiments.paper import names
+from f3ast_tff import methods as methods_lib
 from f3ast_tff.methods import released
 from f3ast_tff.runs import config as config_lib
-
-
-def _kinds(cells):
-  return collections.Counter(
-    cell.key.variant.split('=')[0] for cell in cells
-  )
 
 
 def test_synthetic_cells():
   cells = all_cells.synthetic()
   assert len({cell.name for cell in cells}) == len(cells)
   assert {cell.rounds for cell in cells} == {500}
-  assert _kinds(cells) == {
+  kinds = [cell.key.variant.split('=')[0] for cell in cells]
+  assert collections.Counter(kinds) == {
     '': 5 * 5 * 5,
     'alpha': 2 * 2 * 5,  # alpha = 1 is in the main grid.
     'clients_per_round': 5 * 3 * 3,  # So is K = 10.
@@ -37,41 +34,40 @@ def test_synthetic_cells():
 
 
 def test_real_cells():
-  compact = all_cells.real_data('compact')
+  compact, paper = map(all_cells.real_data, ('compact', 'paper'))
   # Two datasets: 5 x 5 with seed 0, Home-devices with seeds 1 and 2 too.
   assert len(compact) == 2 * (25 + 10)
   assert all(cell.settings['model'] == 'compact' for cell in compact)
-  paper = all_cells.real_data('paper')
   assert len(paper) == 2 * 25
   rounds = {(cell.key.dataset, cell.rounds) for cell in paper}
   assert rounds == {('cifar100', 1000), ('shakespeare', 500)}
-  both = {cell.name for cell in paper} & {cell.name for cell in compact}
-  assert not both
+  assert not {cell.name for cell in paper} & {cell.name for cell in compact}
 
 
-def test_first_rounds():
-  first = all_cells.first_rounds()
-  assert [cell.name for cell in first] == [
-    f'paper/cifar100/home_devices-{method}-first_60_rounds-seed=0'
+@pytest.mark.parametrize(
+  'preset, dataset, variant, changes',
+  [
+    (
+      'paper',
+      'cifar100',
+      'first_60_rounds',
+      {'rounds': 60, 'eval_every': 5, 'eval_examples': 2000},
+    ),
+    ('compact', 'shakespeare', '300_rounds', {'rounds': 300}),
+  ],
+)
+def test_other_rounds_alone_differ(preset, dataset, variant, changes):
+  grid = {cell.key: cell for cell in all_cells.real_data(preset)}
+  cells = all_cells.other_rounds(preset)
+  assert [cell.name for cell in cells] == [
+    f'{preset}/{dataset}/home_devices-{method}-{variant}-seed=0'
     for method in ('fedavg', 'f3ast')
   ]
-  assert {cell.rounds for cell in first} == {60}
-  paper, compact = map(all_cells.cells, ('paper', 'compact'))
-  assert set(first) <= set(paper) and not set(first) & set(compact)
-
-
-def test_longer_runs_are_as_the_others_but_for_their_rounds():
-  longer = {cell.key.method: cell for cell in all_cells.longer()}
-  assert set(longer) == {'fedavg', 'f3ast'}
-  for cell in all_cells.real_data('compact'):
-    key = cell.key
-    if key.dataset == 'shakespeare' and key.avail == 'home_devices':
-      if key.seed == 0 and key.method in longer:
-        other = longer.pop(key.method)
-        assert other.settings == {**cell.settings, 'rounds': 300}
-        assert other in all_cells.cells('compact')
-        assert other not in all_cells.cells('paper')
-  assert not longer
+  for cell in cells:
+    usual = grid[dataclasses.replace(cell.key, variant='')]
+    assert cell.settings == {**usual.settings, **changes}
+  for name in ('paper', 'compact'):
+    assert (set(cells) <= set(all_cells.cells(name))) == (name == preset)
 
 
 def test_settled_runs_are_as_those_of_the_grid_but_for_their_rounds():
@@ -90,30 +86,20 @@ def test_settled_runs_are_as_those_of_the_grid_but_for_their_rounds():
 
 
 def test_a_matched_cell_follows_the_same_seed_of_f3ast():
-  names_ = {cell.name for cell in all_cells.synthetic(500)}
-  for cell in all_cells.controls(500):
-    if cell.match is not None:
-      assert cell.match.name in names_
-      is_from_p = cell.key.variant == 'matched_to_p'
-      assert cell.match.variant == ('rate_init=p' if is_from_p else '')
-      assert cell.match.method == 'f3ast'
-      assert (cell.match.avail, cell.match.seed) == (
-        cell.key.avail, cell.key.seed
-      )
-
-
-def test_all_settings_are_settings_of_the_experiments():
-  for cell in all_cells.cells('all'):
-    settings = cell.settings
-    for name in ('model', 'alpha'):
-      settings.pop(name, None)
-    config_lib.Config(**settings)
+  cells = all_cells.synthetic(500)
+  keys = {cell.key for cell in cells}
+  matched = {cell.key: cell.match for cell in cells if cell.match is not None}
+  assert len(matched) == 30
+  for key, match in matched.items():
+    assert match in keys
+    variant = 'rate_init=p' if key.variant == 'matched_to_p' else ''
+    assert match == design.synthetic('f3ast', key.avail, variant, key.seed)
 
 
 def test_names_are_the_packages():
   assert set(design.CONCERNED) == set(released.NAMES)
-  assert set(names.METHODS) == {
-    name for name in config_lib.ALGORITHMS if 'with_replacement' not in name
+  assert set(design.METHODS) == {
+    name for name in methods_lib.ALGORITHMS if 'with_replacement' not in name
   }
   assert design.variant('protocol', 'paper') == ''
   defaults = config_lib.Config()
@@ -125,11 +111,68 @@ def test_a_concerned_method_is_one_that_changes():
   """A policy that a departure replaces is of a method that it concerns."""
   for name, methods in design.CONCERNED.items():
     protocol = released.parse(name)
-    for method, algorithm in config_lib.ALGORITHMS.items():
-      policy = released.policy(algorithm.selection, protocol)
-      default = released.policy(algorithm.selection, released.Protocol())
-      if policy is not default:
+    for method, algorithm in methods_lib.ALGORITHMS.items():
+      name_of = algorithm.selection
+      if released.departing(name_of, protocol) != name_of:
         assert method in methods, (name, method)
+
+
+# Client and server rate and epsilon, log10: those of Reddi et al., and on
+# Synthetic with SGD the paper's.
+_RATES = {
+  ('cifar100', 'sgd'): (-1, 0.5, None),
+  ('cifar100', 'adam'): (-1.5, 0, -1),
+  ('shakespeare', 'sgd'): (0, 0, None),
+  ('shakespeare', 'adam'): (0, -2, -3),
+  ('synthetic', 'sgd'): (-2, 0, None),
+  ('synthetic', 'adam'): (-2, -2, -3),
+}
+# Reads the arguments of cells by an experiment's own flags.
+_READER = """
+import dataclasses, json, sys
+from absl import flags
+from experiments import cli, {dataset} as experiment
+
+for words in json.load(sys.stdin):
+  flags.FLAGS.unparse_flags()
+  for name in flags.FLAGS:
+    flags.FLAGS[name].unparse()
+  cli.parse_flags(['program', *words])
+  config = cli.config_from_flags().resolve(experiment._LEARNING_RATES)
+  settings = {{**dataclasses.asdict(config), **experiment._task_settings()}}
+  print(json.dumps(settings))
+"""
+
+
+@pytest.mark.parametrize('dataset', list(design.DATASETS))
+def test_what_an_experiment_makes_of_its_cells(dataset):
+  cells = [c for c in all_cells.cells('all') if c.key.dataset == dataset]
+  done = subprocess.run(
+    [sys.executable, '-c', _READER.format(dataset=dataset)],
+    input=json.dumps([cell.arguments[2:] for cell in cells]),
+    capture_output=True,
+    text=True,
+    timeout=120,
+  )
+  assert done.returncode == 0, done.stderr
+  for cell, line in zip(cells, done.stdout.splitlines(), strict=True):
+    settings = json.loads(line)
+    assert cell.settings.items() <= settings.items()
+    optimizer = 'adam' if cell.key.method.endswith('adam') else 'sgd'
+    for field, power in zip(
+      ('client_learning_rate', 'server_learning_rate', 'server_epsilon'),
+      _RATES[dataset, optimizer],
+    ):
+      if power is not None and field not in cell.settings:
+        assert settings[field] == pytest.approx(10.0**power, rel=1e-12)
+    assert settings['batch_size'] == (4 if dataset == 'shakespeare' else 20)
+    defaults = {'clients_per_round': '10', 'beta': 0.001, 'protocol': 'paper'}
+    if dataset == 'synthetic':
+      defaults['alpha'] = 1.0
+    else:
+      defaults |= {'model': 'paper', 'data_source': 'tff'}
+    assert settings.items() >= (defaults | cell.settings).items()
+    assert settings['num_candidates'] == 30
 
 
 if __name__ == '__main__':

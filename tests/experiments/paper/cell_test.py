@@ -6,11 +6,11 @@ import pytest
 
 from experiments.paper import all_cells
 from experiments.paper import cell as cells_lib
-from experiments.paper import results
+from experiments.paper import design
 
 
 def _cell(method, seed=0):
-  key = results.Key('paper', 'synthetic', 'scarce', method, '', seed)
+  key = design.Key('paper', 'synthetic', 'scarce', method, '', seed)
   return cells_lib.Cell(key, 2)
 
 

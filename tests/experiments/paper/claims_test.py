@@ -1,37 +1,31 @@
-"""Tests of `report.claims` against numbers computed by hand."""
+"""Tests of `claims` against numbers computed by hand."""
 
 import math
 import sys
 
-import pandas as pd
 import pytest
 
 from experiments.paper import claims
+from experiments.paper import design
 from experiments.paper import frames
-from experiments.paper import names
 from experiments.paper import paper_numbers
 from tests import fake_results
 
 
-def test_three_seeds_by_hand():
+def test_statistics_by_hand():
   found = claims.paired([1.0, 2.0, 3.0])
-  assert (found.seeds, found.mean, found.sd) == (3, 2.0, 1.0)
+  assert (found.seeds, found.mean, found.wins) == (3, 2.0, 3)
   # t = 2 sqrt 3, and with 2 degrees of freedom p = 1 - t / sqrt(t^2 + 2).
   assert found.p == pytest.approx(1 - math.sqrt(12 / 14))
-  assert (found.wins, found.losses) == (3, 0)
   assert found.sign_p == pytest.approx(2 / 8)
-  assert claims.verdict(found) == 'undecided (3 seeds, p = 0.074)'
-
-
-def test_two_seeds_by_hand():
-  found = claims.paired([1.0, 3.0])
   # t = 2, and with 1 degree of freedom p = 1 - 2 / pi atan t.
-  assert found.p == pytest.approx(1 - 2 / math.pi * math.atan(2))
+  two = claims.paired([1.0, 3.0])
+  assert two.p == pytest.approx(1 - 2 / math.pi * math.atan(2))
 
 
 def test_sign_test_leaves_out_zeros():
   found = claims.paired([1.0, 1.0, 1.0, 1.0, -1.0, 0.0])
-  assert (found.wins, found.losses) == (4, 1)
+  assert found.wins == 4
   # Of 5 signs at least 4 alike: 2 (5 + 1) / 32.
   assert found.sign_p == pytest.approx(12 / 32)
 
@@ -41,30 +35,42 @@ def test_sign_test_leaves_out_zeros():
   [
     ([], 'not run'),
     ([0.3], 'undecided (1 seed)'),
+    ([1.0, 2.0, 3.0], 'undecided (3 seeds, p = 0.074)'),
     ([2.0, 2.1, 1.9], 'holds'),  # p = 1 - sqrt(1200 / 1202).
     ([-2.0, -2.1, -1.9], 'does not hold'),
     ([0.0, 0.0, 0.0], 'undecided (3 seeds, p = 1)'),
     ([0.5, 0.5], 'holds'),  # No spread at all.
     ([1.0, -1.0], 'undecided (2 seeds, p = 1)'),
+    ([math.nan, 0.1, 0.2], 'undecided (a run diverged, 3 seeds)'),
   ],
 )
 def test_verdicts(differences, verdict):
-  assert claims.verdict(claims.paired(differences)) == verdict
+  assert claims.paired(differences).verdict == verdict
 
 
-def _claims(all_results):
-  values = frames.values(all_results)
-  return claims.claims(values, paper_numbers.load())
+def _claims(found):
+  return claims.claims(frames.values(found), paper_numbers.load())
 
 
 def _one(found, **fields):
-  fits = [
+  (claim,) = [
     claim
     for claim in found
     if all(getattr(claim, name) == value for name, value in fields.items())
   ]
-  assert len(fits) == 1
-  return fits[0]
+  return claim
+
+
+@pytest.fixture(name='nothing', scope='module')
+def _nothing():
+  return _claims([])
+
+
+def test_nothing_run(nothing):
+  assert {claim.found.verdict for claim in nothing} == {'not run'}
+
+
+_ACCURACY = {'metric': 'accuracy', 'text': 'F3AST above FedAvg'}
 
 
 def test_pairs_are_of_the_same_seed_and_preset():
@@ -76,27 +82,19 @@ def test_pairs_are_of_the_same_seed_and_preset():
     *fake_results.seeds('paper', *place[1:], 'f3ast', [0.9]),
     *fake_results.seeds(*place, 'fedadam', [0.9]),
   ])
-  accuracy = {
-    'dataset': 'shakespeare',
-    'metric': 'accuracy',
-    'where': 'Home-devices',
-    'text': 'F3AST above FedAvg',
-  }
-  claim = _one(found, preset='compact', **accuracy)
-  assert list(claim.ours - claim.other)[:3] == pytest.approx([0.2, 0.21, 0.19])
-  assert claims.verdict(claim.found) == 'holds'
+  where = {'dataset': 'shakespeare', 'where': 'Home-devices'}
+  claim = _one(found, preset='compact', **where, **_ACCURACY)
+  assert list(claim.differences) == pytest.approx([0.2, 0.21, 0.19])
+  assert claim.found.verdict == 'holds'
   assert claim.paper == pytest.approx(0.568 - 0.522)
-  assert claims.verdict(_one(found, preset='paper', **accuracy).found) == (
-    'not run'
-  )
+  claim = _one(found, preset='paper', **where, **_ACCURACY)
+  assert claim.found.verdict == 'not run'
 
 
 def test_a_lower_loss_is_as_claimed():
-  place = 'paper', 'synthetic', 'scarce'
-  values = [0.5, 0.6, 0.7]
   found = _claims([
-    *fake_results.seeds(*place, 'fedavg', values, loss=1.0),
-    *fake_results.seeds(*place, 'f3ast', values, loss=0.9),
+    *fake_results.synthetic('fedavg', 'scarce', [0.5, 0.6, 0.7], loss=1.0),
+    *fake_results.synthetic('f3ast', 'scarce', [0.5, 0.6, 0.7], loss=0.9),
   ])
   claim = _one(
     found,
@@ -106,78 +104,68 @@ def test_a_lower_loss_is_as_claimed():
     text='F3AST below FedAvg',
   )
   assert claim.found.mean == pytest.approx(0.1)
-  assert claims.verdict(claim.found) == 'holds'
+  assert claim.found.verdict == 'holds'
 
 
-def test_where_claims_are_from():
-  found = _claims([])
+_USERS = {'metric': 'user_accuracy', 'text': 'F3AST above PoC'}
+_ADAM = {'metric': 'accuracy', 'text': 'F3AST+Adam above FedAdam'}
 
-  def source(**fields):
-    return _one(found, preset='paper', **fields).source
 
-  accuracy = {'metric': 'accuracy', 'text': 'F3AST above FedAvg'}
-  users = {'metric': 'user_accuracy', 'text': 'F3AST above PoC'}
-  # The tables have no column of Synthetic; the curves have Home-devices.
-  place = {'dataset': 'synthetic', 'topic': 'tables'}
-  drawn = source(**place, where='Home-devices', **accuracy)
-  assert drawn == claims.PAPER
-  for of in (accuracy, users):
-    printed = source(dataset='shakespeare', where='Always', **of)
-    assert printed == claims.PAPER
-    carried = source(**place, where='Always', **of)
-    assert carried == claims.CARRIED_OVER
-  # tab:heterogeneity has Smartphones, and the curves are of three methods.
-  assert source(**place, where='Smartphones', **accuracy) == claims.PAPER
-  with_adam = {'metric': 'accuracy', 'text': 'F3AST+Adam above FedAdam'}
-  carried = source(**place, where='Home-devices', **with_adam)
-  assert carried == claims.CARRIED_OVER
-  # .557 and .557, .281 and .282, .542 and .543 are no such claims.
-  for dataset, where, of in (
-    ('shakespeare', 'Uneven', with_adam),
-    ('cifar100', 'Uneven', with_adam),
-    ('shakespeare', 'Scarce', users),
-  ):
-    carried = source(dataset=dataset, where=where, **of)
-    assert carried == claims.CARRIED_OVER
-  mean = source(dataset='shakespeare', where=claims.ALL_AVAILS, **users)
-  assert mean == claims.CARRIED_OVER
-  ours = {claim.topic for claim in found if claim.source == claims.OURS}
-  assert ours == {'controls (ours)'}
+@pytest.mark.parametrize(
+  'dataset, where, of, source',
+  [
+    ('shakespeare', 'Always', _ACCURACY, claims.PAPER),
+    ('shakespeare', 'Always', _USERS, claims.PAPER),
+    # The tables have no column of Synthetic; the curves have Home-devices, of
+    # three methods, and tab:heterogeneity has Smartphones.
+    ('synthetic', 'Always', _ACCURACY, claims.CARRIED_OVER),
+    ('synthetic', 'Always', _USERS, claims.CARRIED_OVER),
+    ('synthetic', 'Home-devices', _ACCURACY, claims.PAPER),
+    ('synthetic', 'Home-devices', _ADAM, claims.CARRIED_OVER),
+    ('synthetic', 'Smartphones', _ACCURACY, claims.PAPER),
+    # .557 and .557, .281 and .282, .542 and .543 are no such claims.
+    ('shakespeare', 'Uneven', _ADAM, claims.CARRIED_OVER),
+    ('cifar100', 'Uneven', _ADAM, claims.CARRIED_OVER),
+    ('shakespeare', 'Scarce', _USERS, claims.CARRIED_OVER),
+    ('shakespeare', claims.ALL_AVAILS, _USERS, claims.CARRIED_OVER),
+  ],
+)
+def test_where_claims_are_from(nothing, dataset, where, of, source):
+  place = {'topic': 'tables', 'preset': 'paper', 'dataset': dataset}
+  assert _one(nothing, **place, where=where, **of).source == source
 
 
 def test_the_mean_of_five_needs_all_five():
-  def of(method, accuracies):
-    return [
+  def mean(accuracies, is_diverged=False):
+    found = [
       result
-      for avail, accuracy in accuracies.items()
-      for result in fake_results.seeds(
-        'paper', 'synthetic', avail, method, [accuracy, accuracy + 0.1]
+      for avail, accuracy in zip(design.AVAILS, accuracies)
+      for method, values in (
+        ('fedavg', [0.4, 0.5]), ('f3ast', [accuracy, accuracy + 0.1])
       )
+      for result in fake_results.synthetic(method, avail, values)
     ]
+    if is_diverged:
+      found[0]['metrics']['accuracy'][-1] = math.nan
+    return _one(
+      _claims(found),
+      preset='paper',
+      dataset='synthetic',
+      where=claims.ALL_AVAILS,
+      **_ACCURACY,
+    ).found
 
-  five = ('always', 'scarce', 'home_devices', 'uneven', 'smartphones')
-  fields = {
-    'preset': 'paper',
-    'dataset': 'synthetic',
-    'metric': 'accuracy',
-    'where': claims.ALL_AVAILS,
-    'text': 'F3AST above FedAvg',
-  }
-  baseline = of('fedavg', dict.fromkeys(five, 0.4))
-  ours = dict(zip(five, (0.4, 0.5, 0.5, 0.5, 0.6)))
-  claim = _one(_claims(baseline + of('f3ast', ours)), **fields)
-  assert claim.found.mean == pytest.approx(0.1)
-  del ours['uneven']
-  claim = _one(_claims(baseline + of('f3ast', ours)), **fields)
-  assert claim.found.seeds == 0
+  assert mean([0.4, 0.5, 0.5, 0.5, 0.6]).mean == pytest.approx(0.1)
+  assert mean([0.4, 0.5, 0.5, 0.5]).seeds == 0
+  # A run that diverged is not left out.
+  diverged = mean([0.4, 0.5, 0.5, 0.5, 0.6], is_diverged=True)
+  assert diverged.verdict == 'undecided (a run diverged, 2 seeds)'
 
 
 def test_the_gap_widens():
   def of(method, k, accuracies):
     variant = '' if k == 10 else f'clients_per_round={k}'
-    return fake_results.seeds(
-      'paper', 'synthetic', 'home_devices', method, accuracies, variant
-    )
+    return fake_results.synthetic(method, 'home_devices', accuracies, variant)
 
   found = _claims([
     *of('fedavg', 1, [0.5, 0.6]),
@@ -186,55 +174,32 @@ def test_the_gap_widens():
     *of('f3ast', 30, [0.6, 0.71]),
     *of('f3ast', 10, [0.6, 0.71]),
   ])
-  claim = _one(
-    found, text='the gap between F3AST and FedAvg widens with K'
-  )
-  assert claim.found.mean == pytest.approx((0.1 + 0.11) / 2)
-  assert (claim.found.wins, claim.found.seeds) == (2, 2)
-  at_30 = _one(
-    found, where='Home-devices, K = 30', text='F3AST above FedAvg'
-  )
-  assert at_30.found.seeds == 2
+  gap = _one(found, text='the gap between F3AST and FedAvg widens with K').found
+  assert gap.mean == pytest.approx((0.1 + 0.11) / 2)
+  assert (gap.wins, gap.seeds) == (2, 2)
+  assert _one(found, where='Home-devices, K = 30', **_ACCURACY).found.seeds == 2
 
 
-def test_nothing_run():
-  verdicts = {
-    claims.verdict(claim.found)
-    for claim in _claims([])
-  }
-  assert verdicts == {'not run'}
-  assert isinstance(_claims([])[0].ours, pd.Series)
+def test_our_own():
+  def of(method, variant, accuracies):
+    return fake_results.synthetic(method, 'uneven', accuracies, variant)
 
-
-def test_a_run_that_diverged_decides_nothing():
-  found = claims.paired([math.nan, 0.1, 0.2])
-  assert math.isnan(found.p) and math.isnan(found.mean) and found.seeds == 3
-  assert claims.verdict(found) == 'undecided (a run diverged, 3 seeds)'
-
-
-def test_a_run_that_diverged_is_in_the_mean_of_the_five():
-  every = [
-    result
-    for avail in names.AVAILS
-    for method, accuracies in (('f3ast', [0.8, 0.7]), ('fedavg', [0.5, 0.5]))
-    for result in fake_results.seeds(
-      'paper', 'synthetic', avail, method, accuracies
-    )
+  found = [
+    claim
+    for claim in _claims([
+      *of('f3ast', '', [0.7, 0.8]),
+      *of('fedavg', 'matched', [0.6, 0.8]),
+      *of('f3ast', 'rate_init=p', [0.7, 0.8]),
+      *of('fedavg', 'matched_to_p', [0.3, 0.5]),
+      *of('f3ast', '5000_rounds', [0.4, 0.4]),
+      *of('fedavg', '5000_rounds', [0.5, 0.6]),
+    ])
+    if claim.source == claims.OURS and claim.found.seeds
   ]
-
-  def verdict():
-    (claim,) = (
-      claim
-      for claim in claims.claims(frames.values(every), paper_numbers.load())
-      if claim.where == claims.ALL_AVAILS
-      and (claim.preset, claim.dataset) == ('paper', 'synthetic')
-      and (claim.metric, claim.text) == ('accuracy', 'F3AST above FedAvg')
-    )
-    return claims.verdict(claim.found)
-
-  assert verdict().startswith('undecided (2 seeds')
-  every[0]['metrics']['accuracy'][-1] = math.nan
-  assert verdict() == 'undecided (a run diverged, 2 seeds)'
+  assert {claim.topic for claim in found} == {'controls (ours)'}
+  # The last one is of users, whose accuracy is half as high.
+  means = [claim.differences.mean() for claim in found]
+  assert means == pytest.approx([0.05, 0.35, -0.15, -0.075])
 
 
 if __name__ == '__main__':

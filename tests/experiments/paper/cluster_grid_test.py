@@ -9,11 +9,12 @@ import pytest
 
 from experiments.paper import cell as cells_lib
 from experiments.paper import cluster_grid
+from experiments.paper import design
 from experiments.paper import grid
 from experiments.paper import results
 from tests import cluster_grid as program
 
-_KEY = results.Key('paper', 'synthetic', 'scarce', 'f3ast')
+_KEY = design.Key('paper', 'synthetic', 'scarce', 'f3ast')
 
 
 def _order(places, marker, revision=None):

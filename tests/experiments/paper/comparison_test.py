@@ -1,4 +1,4 @@
-"""Tests of `report.comparison`."""
+"""Tests of `comparison`."""
 
 import json
 import sys

@@ -1,4 +1,4 @@
-"""Tests of `report.frames`."""
+"""Tests of `frames`."""
 
 import math
 import sys
@@ -7,11 +7,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from experiments.paper import design
 from experiments.paper import frames
-from experiments.paper import results
 from tests import fake_results
 
-_KEY = results.Key('paper', 'synthetic', 'scarce', 'f3ast', 'alpha=0.5', 2)
+_KEY = design.Key('paper', 'synthetic', 'scarce', 'f3ast', 'alpha=0.5', 2)
 
 
 def test_values_are_means_over_the_last_rounds():
@@ -68,7 +68,7 @@ def test_a_test_that_is_nan_makes_the_mean_nan():
 
 def test_curves_have_a_row_per_cell_and_test():
   silent = fake_results.result(_KEY)
-  other = results.Key('paper', 'synthetic', 'scarce', 'fedavg')
+  other = design.Key('paper', 'synthetic', 'scarce', 'fedavg')
   trained = {**fake_results.result(other), 'examples_trained': [7, 8, 9, 10]}
   curves = frames.curves([silent, trained])
   assert curves['round'].tolist() == [50, 100, 150, 200] * 2
@@ -83,7 +83,7 @@ def test_by_seed_has_all_seeds_of_the_cell_and_no_other():
   found += fake_results.seeds(*cell, 'f3ast', [0.9], variant='beta=1')
   found += fake_results.seeds(*cell, 'fedavg', [0.8])
   by_seed = frames.by_seed(
-    frames.values(found), results.Key(*cell, 'f3ast'), 'accuracy'
+    frames.values(found), design.Key(*cell, 'f3ast'), 'accuracy'
   )
   assert by_seed.index.tolist() == [0, 1, 2]
   assert by_seed.tolist() == pytest.approx([0.1, 0.2, 0.3])

@@ -1,4 +1,4 @@
-"""Tests of `experiments.paper.grid` with a stub in place of the training."""
+"""Tests of `grid` with a stub in place of the training."""
 
 import contextlib
 import os
@@ -13,6 +13,7 @@ import psutil
 import pytest
 
 from experiments.paper import cell as cells_lib
+from experiments.paper import design
 from experiments.paper import frames
 from experiments.paper import grid
 from experiments.paper import results
@@ -20,7 +21,7 @@ from tests import stub_training
 
 
 def _cell(method, seed=0, avail='scarce', variant='', **rest):
-  key = results.Key('paper', 'synthetic', avail, method, variant, seed)
+  key = design.Key('paper', 'synthetic', avail, method, variant, seed)
   return cells_lib.Cell(key, 2, **rest)
 
 
@@ -209,7 +210,7 @@ def test_the_run_starts_the_program_of_its_task(tmp_path, monkeypatch):
   )
   data_dir = pathlib.Path('/data')
   places = cells_lib.Places(tmp_path / 'r', tmp_path, data_dir=data_dir)
-  shakespeare = results.Key('compact', 'shakespeare', 'scarce', 'f3ast')
+  shakespeare = design.Key('compact', 'shakespeare', 'scarce', 'f3ast')
   for cell in (
     cells_lib.Cell(shakespeare, 2, (('model', 'compact'),)), _cell('f3ast')
   ):

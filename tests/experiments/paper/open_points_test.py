@@ -1,12 +1,12 @@
-"""Tests of `report.open_points`."""
+"""Tests of `open_points`."""
 
 import sys
 
 import pytest
 
+from experiments.paper import design
 from experiments.paper import frames
 from experiments.paper import open_points
-from experiments.paper import results
 from tests import fake_results
 
 
@@ -28,7 +28,7 @@ def test_findings_by_hand():
     )
 
   short = fake_results.result(
-    results.Key('paper', 'synthetic', 'scarce', 'f3ast')
+    design.Key('paper', 'synthetic', 'scarce', 'f3ast')
   )
   short |= {'rounds_with_fewer_than_k': 20, 'empty_rounds': 2}
   found = _found([

@@ -157,7 +157,7 @@ def test_the_grid_is_complete():
     ('0.141', 'x', 'accuracies in'),
     ('0.141', '', 'accuracies in'),
     ('always,,', 'always,1,', 'alpha'),
-    ('fedavg,scarce', 'fedavg,always', 'repeated'),
+    ('fedavg,scarce', 'fedavg,always', 'once'),
   ],
 )
 def test_a_wrong_file_is_refused(tmp_path, old, new, message):

@@ -1,4 +1,4 @@
-"""Tests of `experiments.paper.plan`."""
+"""Tests of `plan`."""
 
 import os
 import sys
@@ -6,6 +6,7 @@ import sys
 import pytest
 
 from experiments.paper import cell as cells_lib
+from experiments.paper import design
 from experiments.paper import frames
 from experiments.paper import plan
 from experiments.paper import results
@@ -13,7 +14,7 @@ from tests import fake_results
 
 
 def _cell(method, seed=0, variant='', **rest):
-  key = results.Key('paper', 'synthetic', 'scarce', method, variant, seed)
+  key = design.Key('paper', 'synthetic', 'scarce', method, variant, seed)
   return cells_lib.Cell(key, 4, **rest)
 
 
@@ -61,7 +62,7 @@ def test_large_models_take_two_cores(
   monkeypatch.setattr(os, 'sched_getaffinity', lambda _: set(range(num_cores)))
   places = cells_lib.Places(tmp_path / 'runs', tmp_path / 'results')
   keys = [
-    results.Key('paper', 'shakespeare', 'scarce', method)
+    design.Key('paper', 'shakespeare', 'scarce', method)
     for method in ('f3ast', 'fedavg')
   ]
   cells = [cells_lib.Cell(key, 500) for key in keys]

@@ -1,4 +1,4 @@
-"""Tests of `report.results`."""
+"""Tests of `results`."""
 
 import json
 import sys
@@ -6,11 +6,12 @@ import sys
 import pandas as pd
 import pytest
 
+from experiments.paper import design
 from experiments.paper import results
 from f3ast_tff.runs import run_directory
 from tests import fake_results
 
-_KEY = results.Key('paper', 'synthetic', 'scarce', 'f3ast', 'alpha=0.5', 2)
+_KEY = design.Key('paper', 'synthetic', 'scarce', 'f3ast', 'alpha=0.5', 2)
 
 
 def _run(folder, revision='a' * 40, **settings):
@@ -151,8 +152,8 @@ def test_a_file_that_is_not_what_its_name_says(tmp_path, change):
 
 
 def test_results_of_a_dataset_are_alike():
-  a = results.Key('paper', 'synthetic', 'scarce', 'f3ast')
-  b = results.Key('paper', 'synthetic', 'scarce', 'f3ast', 'beta=1')
+  a = design.Key('paper', 'synthetic', 'scarce', 'f3ast')
+  b = design.Key('paper', 'synthetic', 'scarce', 'f3ast', 'beta=1')
   pair = [fake_results.result(a), fake_results.result(b, beta=1.0)]
   results.check_alike(pair, {b: ['beta']})
   with pytest.raises(results.ResultError, match='beta=1.0 .* beta=0.001'):
@@ -160,9 +161,9 @@ def test_results_of_a_dataset_are_alike():
 
 
 def test_step_sizes_of_a_method_are_alike():
-  f3ast = results.Key('paper', 'synthetic', 'scarce', 'f3ast')
-  again = results.Key('paper', 'synthetic', 'scarce', 'f3ast', '', 1)
-  other = results.Key('paper', 'synthetic', 'scarce', 'fedadam')
+  f3ast = design.Key('paper', 'synthetic', 'scarce', 'f3ast')
+  again = design.Key('paper', 'synthetic', 'scarce', 'f3ast', '', 1)
+  other = design.Key('paper', 'synthetic', 'scarce', 'fedadam')
   alone = fake_results.result(f3ast, server_learning_rate=1.0)
   results.check_alike(
     [alone, fake_results.result(other, server_learning_rate=0.1)], {}

@@ -1,0 +1,82 @@
+"""Tests of `paper_figures` and `drawing`: numbers by hand, and pictures."""
+
+import sys
+
+import pandas as pd
+import pytest
+
+from experiments.paper import design
+from experiments.paper import drawing
+from experiments.paper import frames
+from experiments.paper import paper_figures
+from experiments.paper import paper_numbers
+from tests import fake_results
+
+
+def _figures(found):
+  figures = paper_figures.figures(
+    frames.values(found), frames.curves(found), paper_numbers.load()
+  )
+  return {figure.name: figure for figure in figures}
+
+
+def test_curves_and_gains_by_hand():
+  found = _figures([
+    *fake_results.synthetic('fedavg', 'home_devices', [0.5, 0.6]),
+    *fake_results.synthetic('f3ast', 'home_devices', [0.6, 0.7]),
+  ])
+  # Round 150 is .01 below the mean of the last rounds; seeds .6 and .7.
+  curves = found['curves-accuracy-paper'].data
+  curves = curves.set_index(['dataset', 'method', 'round'])
+  point = curves.loc['synthetic', 'f3ast', 150]
+  assert tuple(point) == pytest.approx((0.64, 0.005**0.5, 2))
+  gains = found['relative-gain-paper'].data.set_index(
+    ['metric', 'dataset', 'method', 'avail']
+  )
+  ours = gains.loc['accuracy', 'synthetic', 'f3ast', 'home_devices']
+  # .65 / .55 - 1; by seed .2 and .16667.
+  assert ours['gain'] == pytest.approx(0.1 / 0.55)
+  assert ours['sd'] == pytest.approx((1 / 30) / 2**0.5)
+  assert ours['seeds'] == 2 and pd.isna(ours['paper'])
+  paper = gains.loc['accuracy', 'cifar100', 'f3ast', 'home_devices']
+  assert paper['paper'] == pytest.approx(0.208 / 0.111 - 1)
+  assert paper['seeds'] == 0
+
+
+@pytest.mark.parametrize(
+  'whole, ends',
+  [
+    ([], {'fedavg': 0.11, 'f3ast': 0.21}),
+    ([('fedavg', 0.5)], {'fedavg': 0.51}),
+  ],
+)
+def test_curves_of_what_has_only_begun(whole, ends):
+  place = 'paper', 'cifar100', 'home_devices'
+  begun = [('f3ast', 0.2), ('fedavg', 0.1)]
+  figure = _figures([
+    result
+    for runs, variant in ((begun, design.FIRST), (whole, ''))
+    for method, accuracy in runs
+    for result in fake_results.seeds(*place, method, [accuracy], variant)
+  ])['curves-accuracy-paper']
+  data = figure.data[figure.data['round'] == 200].set_index('method')
+  assert data['mean'].to_dict() == pytest.approx(ends)
+
+
+def test_pictures_repeat():
+  figure = _figures(fake_results.synthetic('f3ast', 'smartphones', [0.5]))
+  first, second = (drawing.images(figure['heterogeneity']) for _ in range(2))
+  assert first == second
+
+
+@pytest.mark.parametrize(
+  'name', ['curves-loss-compact', 'relative-gain-compact', 'k-sweep']
+)
+def test_all_is_drawn_from_nothing(name):
+  figure = _figures([])[name]
+  assert isinstance(figure.data, pd.DataFrame)
+  assert b'<svg' in drawing.images(figure)['svg']
+
+
+if __name__ == '__main__':
+  sys.exit(pytest.main([__file__, *sys.argv[1:]]))
