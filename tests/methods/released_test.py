@@ -11,14 +11,15 @@ import pandas as pd
 import pytest
 
 from f3ast_tff import availability
+from f3ast_tff import methods
 from f3ast_tff import randomness
 from f3ast_tff import selection
 from f3ast_tff.datasets import synthetic
-from f3ast_tff.learning import engine
 from f3ast_tff.methods import released
 from f3ast_tff.models import softmax
 from f3ast_tff.runs import config as config_lib
 from f3ast_tff.runs import loop
+from f3ast_tff.runs import task
 
 _STEP_SIZES = {'sgd': config_lib.LearningRates(0.01, 1.0)}
 _BATCH = 20
@@ -93,7 +94,7 @@ def test_fifty_rounds_of_f3ast_as_the_released_code_plays_them(tmp_path):
     batch_size=_BATCH,
     seed=2,
   ).resolve(_STEP_SIZES)
-  loop.run(config, engine.Task(dataset, softmax.build()), tmp_path)
+  loop.run(config, task.Task(dataset, softmax.build()), tmp_path)
   # Who is there does not depend on the run's seed.
   model = availability.home_devices(9, seed=1)
   masks = [model(t) for t in range(1, _ROUNDS + 1)]
@@ -164,20 +165,18 @@ def test_nobody_there(name):
   situation = selection.Situation(
     p, p, np.zeros(3, bool), 2, num_predictions=np.ones(3)
   )
-  policy = released.policy(name, released.parse('released'))
+  policy = released.departing(name, released.parse('released'))
   cohort = policy(situation, _rng())
-  # The released F3AST goes on with clients that are away.
+  # The released F3AST takes clients that are away.
   assert cohort.clients.size == (2 if name == 'f3ast' else 0)
   assert cohort.weights.size == cohort.clients.size
 
 
-def test_departures_concern_their_own_method_only():
-  only_f3ast = released.parse('divide_by_k')
-  for name in set(selection.POLICIES) - {'f3ast'}:
-    assert released.policy(name, only_f3ast) is selection.POLICIES[name]
-  assert released.policy('f3ast', released.Protocol()) is (
-    selection.POLICIES['f3ast']
-  )
+@pytest.mark.parametrize('name', list(methods.POLICIES))
+def test_departures_concern_their_own_method_only(name):
+  assert released.departing(name, released.Protocol()) == name
+  departs = released.departing(name, released.parse('divide_by_k'))
+  assert (departs == name) == (name != 'f3ast')
 
 
 if __name__ == '__main__':
