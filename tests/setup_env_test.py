@@ -1,62 +1,60 @@
 """Tests of tools/setup_env.py, without a network and without TFF.
 
-Each test gets a small project of its own with a copy of the script.  Where the
-long way through a real environment is not the point, `.venv` is a fake: its
-`bin/python` is a shell script that notes how it is called.  Conditions of the
-machine (another Python version, a missing module) are made by a wrapper which
-alters `sys` before it runs the unchanged script.
+Each test gets a toy project with a copy of the script.  In all but one `.venv`
+is a fake: its `bin/python` is a shell script that notes how it is called.  For
+another machine or Python, `sys` is altered before the script is run.
 """
 
 import ast
 import os
 import pathlib
-import re
+import platform
 import shutil
 import signal
 import subprocess
 import sys
-import textwrap
 import time
-from typing import Optional
 
 import pytest
 
 SCRIPT = pathlib.Path(__file__).resolve().parents[1] / 'tools' / 'setup_env.py'
-VERSION = '{}.{}'.format(*sys.version_info[:2])
-
-pytestmark = [
-    pytest.mark.skipif(
-        not sys.platform.startswith('linux') or os.uname().machine != 'x86_64',
-        reason='the script refuses this platform',
-    ),
-    pytest.mark.skipif(
-        sys.version_info[:2] not in ((3, 10), (3, 11)),
-        reason='the script refuses this Python',
-    ),
-]
-
-# Makes the toy project installable with nothing but pip: an editable wheel that
-# puts the project folder on the path.
-BUILD_BACKEND = """
-import os
-import zipfile
-
-
-def build_editable(wheel_directory, *unused_arguments):
-  name = 'toy-1-py3-none-any.whl'
-  with zipfile.ZipFile(os.path.join(wheel_directory, name), 'w') as wheel:
-    wheel.writestr('toy.pth', os.getcwd() + os.linesep)
-    wheel.writestr(
-        'toy-1.dist-info/METADATA',
-        'Metadata-Version: 2.1\\nName: toy\\nVersion: 1\\n',
-    )
-    wheel.writestr(
-        'toy-1.dist-info/WHEEL',
-        'Wheel-Version: 1.0\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n',
-    )
-    wheel.writestr('toy-1.dist-info/RECORD', '')
-  return name
+VERSION = '{}.{}'.format(*sys.version_info)
+OTHER_VERSION = {'3.10': '3.11', '3.11': '3.10'}.get(VERSION)
+FULL = ['+lock', '-lock', '+project', '-project', '+check', '-check']
+# Notes what it begins (+) and ends (-).  Without --no-deps pip finds no set of
+# packages.
+FAKE_PYTHON = """#!/bin/sh
+case "$*" in
+  '-m pip install --no-deps '*' -r requirements.txt') what=lock ;;
+  '-m pip install --no-deps '*' -e .') what=project ;;
+  '-c import tensorflow_federated') what=check ;;
+  *) what="$*" ;;
+esac
+echo "+$what" >> ../calls
+if [ "$what" = check ]; then {on_check}; else {on_pip}; fi
+echo "-$what" >> ../calls
 """
+# A toy that is installable with nothing but pip, by a path to its folder.
+FILES = {
+    'requirements.txt': '', 'setup.py': '',
+    'pyproject.toml': 'build-system = {requires = [], backend-path = ["."], '
+                      'build-backend = "backend"}',
+    'backend.py': r"""
+import os, zipfile
+def build_editable(folder, *unused):
+  with zipfile.ZipFile(folder + '/toy-1-py3-none-any.whl', 'w') as wheel:
+    wheel.writestr('toy.pth', os.getcwd())
+    wheel.writestr('toy-1.dist-info/METADATA',
+                   'Metadata-Version: 2.1\nName: toy\nVersion: 1')
+    wheel.writestr('toy-1.dist-info/WHEEL', 'Wheel-Version: 1.0')
+    wheel.writestr('toy-1.dist-info/RECORD', '')
+  return 'toy-1-py3-none-any.whl'
+"""}
+
+pytestmark = pytest.mark.skipif(
+    (sys.platform, platform.machine()) != ('linux', 'x86_64')
+    or OTHER_VERSION is None,
+    reason='the script refuses this machine or this Python')
 
 
 class Project:
@@ -66,112 +64,51 @@ class Project:
     self.folder = folder
     self.venv = folder / '.venv'
     self.stamp = self.venv / '.stamp'
-    self.log = self.venv / 'setup.log'
-    self.calls_file = folder / 'calls'
-    self.go = folder / 'go'
-    self.wait_for_go = f"until [ -e '{self.go}' ]; do sleep 0.05; done"
-    self.script = folder / 'tools' / 'setup_env.py'
-    self.script.parent.mkdir(parents=True)
-    shutil.copy(SCRIPT, self.script)
-    (folder / 'requirements.txt').write_text('# none\n')
-    (folder / 'setup.py').write_text('# Not used by the build backend.\n')
-    (folder / 'pyproject.toml').write_text(
-        '[build-system]\n'
-        "requires = []\nbuild-backend = 'backend'\nbackend-path = ['.']\n"
-    )
-    (folder / 'backend.py').write_text(BUILD_BACKEND)
+    self.noted = folder.with_name('calls')
+    (folder / 'tools').mkdir(parents=True)
+    shutil.copy(SCRIPT, folder / 'tools')
+    for name, text in FILES.items():
+      (folder / name).write_text(text)
 
   def fake_venv(self, on_pip: str = ':', on_check: str = ':') -> None:
-    """Makes a `.venv` whose interpreter only notes its calls.
-
-    Args:
-      on_pip: What the interpreter does, in shell, when asked to run pip.
-      on_check: The same when asked to import TensorFlow Federated.
-    """
-    bin_folder = self.venv / 'bin'
-    bin_folder.mkdir(parents=True, exist_ok=True)
-    (self.venv / 'pyvenv.cfg').write_text(f'version = {VERSION}.0\n')
-    (bin_folder / 'pip').write_text(f'#!{bin_folder}/python\n')
-    python = bin_folder / 'python'
-    python.write_text(
-        textwrap.dedent("""\
-            #!/bin/sh
-            case "$*" in
-              *'-r requirements.txt') what=lock ;;
-              *'-e .') what=project ;;
-              *) what=check ;;
-            esac
-            echo "begin $what" >> '{calls}'
-            if [ $what = check ]; then
-              {on_check}
-            else
-              {on_pip}
-            fi
-            echo "end $what" >> '{calls}'
-            """).format(
-            calls=self.calls_file, on_check=on_check, on_pip=on_pip
-        )
-    )
+    """Makes a `.venv` that runs these shell commands and notes the calls."""
+    python = self.venv / 'bin' / 'python'
+    python.parent.mkdir(parents=True, exist_ok=True)
+    python.with_name(f'pip{VERSION}').write_text(f'#!{python}')
+    python.write_text(FAKE_PYTHON.format(on_check=on_check, on_pip=on_pip))
     python.chmod(0o755)
+    self.noted.write_text('')
 
   def calls(self) -> list[str]:
     """Returns what the fake interpreter noted, and forgets it."""
-    if not self.calls_file.exists():
-      return []
-    lines = self.calls_file.read_text().splitlines()
-    self.calls_file.unlink()
+    lines = self.noted.read_text().splitlines()
+    self.noted.write_text('')
     return lines
 
-  def command(self, prelude: Optional[str] = None) -> list[str]:
-    """Returns the command that runs the script.
-
-    Args:
-      prelude: Python statements to run before the script.
-    """
-    if prelude is None:
-      return [sys.executable, str(self.script)]
-    code = (
-        f'import os, runpy, sys\n{prelude}\n'
-        f"runpy.run_path({str(self.script)!r}, run_name='__main__')\n"
-    )
+  def command(self, prelude: str = '') -> list[str]:
+    """Returns the command to run the script from /, after the prelude."""
+    script = str(self.folder / 'tools' / SCRIPT.name)
+    code = (f'import os, platform, runpy, sys\n{prelude}\nos.chdir("/")\n'
+            f"runpy.run_path({script!r}, run_name='__main__')")
     return [sys.executable, '-c', code]
 
-  def run(self, prelude: Optional[str] = None, **variables: str):
-    """Runs the script to its end, from another folder than the project."""
+  def run(self, prelude: str = '', **variables: str):
     return subprocess.run(
-        self.command(prelude),
-        capture_output=True,
-        text=True,
-        cwd='/',
-        env={**os.environ, **variables},
-        timeout=60,
-    )
+        self.command(prelude), capture_output=True, text=True, timeout=60,
+        cwd=self.folder, env={**os.environ, **variables})
 
   def start(self) -> subprocess.Popen:
     """Starts the script; pip has been called when this returns."""
     process = subprocess.Popen(
-        self.command(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        cwd='/',
-        start_new_session=True,
+        self.command(), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        text=True, start_new_session=True,
         # Tests in the background of a shell inherit that Ctrl-C is ignored.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-    )
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
     deadline = time.monotonic() + 20
-    while not self.calls_file.exists():
-      assert process.poll() is None, process.communicate()
-      assert time.monotonic() < deadline
+    while not self.noted.read_text():
+      assert process.poll() is None and time.monotonic() < deadline
       time.sleep(0.01)
     return process
-
-
-FULL = [
-    f'{when} {what}'
-    for what in ('lock', 'project', 'check')
-    for when in ('begin', 'end')
-]
 
 
 @pytest.fixture
@@ -179,263 +116,154 @@ def project(tmp_path):
   return Project(tmp_path / 'a project')
 
 
+@pytest.fixture
+def ready(project):
+  """A project with an up-to-date fake environment."""
+  project.fake_venv()
+  result = project.run()
+  assert (result.returncode, result.stderr) == (0, ''), result
+  assert len(result.stdout.splitlines()) == 2  # It begins, and is ready.
+  assert project.calls() == FULL
+  return project
+
+
 def assert_one_sentence(result, exit_code: int, *parts: str) -> None:
   assert result.returncode == exit_code, result
-  assert result.stderr.endswith('.\n')
-  assert result.stderr.count('\n') == 1
-  for part in parts:
-    assert part in result.stderr
-
-
-@pytest.mark.parametrize(
-    'version', [(3, 6, 15), (3, 9, 18), (3, 12, 1), (4, 0, 0)]
-)
-def test_wrong_python_is_named(project, version):
-  result = project.run(
-      prelude=f"sys.version_info = {version + ('final', 0)!r}"
-  )
-  found = '.'.join(map(str, version))
-  assert_one_sentence(
-      result, 2, f'this is Python {found}:', 'make PYTHON=python3.11'
-  )
-  assert result.stdout == ''
-  assert not project.venv.exists()
-
-
-@pytest.mark.parametrize(
-    'prelude, found',
-    [
-        ("sys.platform = 'darwin'", 'darwin on x86_64'),
-        (
-            'import types\n'
-            "os.uname = lambda: types.SimpleNamespace(machine='aarch64')",
-            'linux on aarch64',
-        ),
-        ("sys.platform = 'win32'; del os.uname", 'win32 on unknown machine'),
-    ],
-)
-def test_wrong_machine_is_named(project, prelude, found):
-  result = project.run(prelude=prelude)
-  assert_one_sentence(result, 2, found, 'Linux on x86_64')
-  assert not project.venv.exists()
-
-
-@pytest.mark.parametrize('module', ['venv', 'ensurepip'])
-def test_missing_module_names_the_package(project, module):
-  result = project.run(prelude=f'sys.modules[{module!r}] = None')
-  assert_one_sentence(result, 2, module, f'install python{VERSION}-venv')
-  assert not project.venv.exists()
+  assert result.stderr.endswith('.\n') and result.stderr.count('\n') == 1
+  assert [part for part in parts if part not in result.stderr] == [], result
 
 
 def test_syntax_is_that_of_python_3_6():
-  # Best effort, but it knows the usual suspects such as the walrus.
   ast.parse(SCRIPT.read_text(), feature_version=(3, 6))
 
 
-def test_venv_that_cannot_be_made(project):
-  project.venv.write_text('in the way')
-  result = project.run()
-  assert_one_sentence(result, 2, 'Cannot make a virtual environment in .venv')
-  assert project.venv.read_text() == 'in the way'
+@pytest.mark.parametrize('prelude, wrong, advice', [
+    *((f'sys.version_info = {version!r}', '.'.join(map(str, version)),
+       'make PYTHON=python3.11')
+      for version in [(3, 6, 15), (3, 9, 18), (3, 12, 1), (4, 0, 0)]),
+    ("sys.platform = 'darwin'", 'darwin on x86_64', 'Linux on x86_64'),
+    ("sys.platform = 'win32'; del os.uname", 'win32 on', 'Linux on x86_64'),
+    ("platform.machine = lambda: 'arm64'", 'linux on arm64', 'Linux on x86_64'),
+    *((f'sys.modules[{name!r}] = None', name, f'install python{VERSION}-venv')
+      for name in ['venv', 'ensurepip']),
+    ("os.remove('requirements.txt')", "'requirements.txt'", 'is there'),
+    ("os.remove('setup.py')", "'setup.py'", 'is there'),
+    ("os.mkdir('.setup.lock')", "'.setup.lock'", 'permissions'),
+    ("open('.venv', 'w')", 'virtual environment', 'remove .venv'),
+])
+def test_unsuitable_machine_python_or_folder(project, prelude, wrong, advice):
+  result = project.run(prelude)
+  assert_one_sentence(result, 2, wrong, advice)
+  assert 'ready' not in result.stdout and not project.venv.is_dir()
 
 
-@pytest.mark.parametrize('name', ['requirements.txt', 'setup.py'])
-def test_missing_input_file(project, name):
-  (project.folder / name).unlink()
-  assert_one_sentence(project.run(), 2, f'Cannot read {name}')
-  assert not project.venv.exists()
-
-
-def test_fake_environment_is_installed_into_and_stamped(project):
-  project.fake_venv()
-  result = project.run()
-  assert result.returncode == 0, result
-  assert result.stderr == ''
-  assert len(result.stdout.splitlines()) == 2
-  assert project.calls() == FULL
-  assert re.fullmatch('[0-9a-f]{64}\n', project.stamp.read_text())
-  assert '--no-deps' in project.log.read_text()
-
-
-def test_current_stamp_means_no_work(project):
-  project.fake_venv()
-  assert project.run().returncode == 0
-  project.calls()
-  before = {p: p.stat().st_mtime_ns for p in project.folder.rglob('*')}
-  result = project.run()
+@pytest.mark.parametrize(
+    'name', ['requirements.txt', 'setup.py', '.venv/.stamp'])
+def test_change_is_noticed_once(ready, name):
+  (ready.folder / name).write_bytes(b'\xff\x00')
+  assert ready.run().returncode == 0
+  assert ready.calls() == FULL
+  before = {p: p.stat().st_mtime_ns for p in ready.folder.rglob('*')}
+  result = ready.run()
   assert (result.returncode, result.stdout, result.stderr) == (0, '', '')
-  assert project.calls() == []
-  after = {p: p.stat().st_mtime_ns for p in project.folder.rglob('*')}
-  assert after == before
+  assert before == {p: p.stat().st_mtime_ns for p in ready.folder.rglob('*')}
+  assert ready.calls() == []
 
 
-@pytest.mark.parametrize('name', ['requirements.txt', 'setup.py'])
-def test_changed_input_is_noticed(project, name):
-  project.fake_venv()
-  assert project.run().returncode == 0
-  project.calls()
-  stamp = project.stamp.read_text()
-  with open(project.folder / name, 'a') as file:
-    file.write('# changed\n')
-  assert project.run().returncode == 0
-  assert project.calls() == FULL
-  assert project.stamp.read_text() != stamp
+@pytest.mark.parametrize('version, damage', [
+    (OTHER_VERSION, 'true'),
+    (VERSION, 'mv "a project" moved'),
+    (VERSION, 'rm */.venv/bin/python'),
+    (VERSION, 'rm */.venv/bin/pip*'),
+])
+def test_venv_that_does_not_fit_is_made_anew(ready, tmp_path, version, damage):
+  subprocess.run(damage, shell=True, cwd=tmp_path, check=True)
+  ready.folder = next(tmp_path.glob('*/tools')).parent
+  # A base Python that cannot make environments shows that it was asked to.
+  python = tmp_path / 'bin' / f'python{version}'
+  python.parent.mkdir()
+  python.write_text('#!/bin/sh\necho asked for\necho "$*"\nexit 1\n')
+  python.chmod(0o755)
+  result = ready.run(f'sys.version_info = ({version.replace(".", ",")}, 1)\n'
+                     f'sys.base_prefix = {str(tmp_path)!r}')
+  assert_one_sentence(result, 2, '(-m venv --clear .venv)', 'remove .venv')
 
 
-def test_damaged_stamp_is_not_trusted(project):
-  project.fake_venv()
-  assert project.run().returncode == 0
-  project.calls()
-  project.stamp.write_bytes(b'\xff\x00')
-  assert project.run().returncode == 0
-  assert project.calls() == FULL
+@pytest.mark.parametrize('fake, exit_code, parts', [
+    ({'on_pip': 'exit 1'}, 1, ['-r requirements.txt', '.venv/setup.log']),
+    ({'on_pip': 'test $what = lock || exit 1'}, 1, ['-e .', 'setup.log']),
+    ({'on_check': f'exec "{sys.executable}" "$@"'}, 1,
+     ['(RuntimeError: two)', 'make distclean setup']),
+    ({'on_check': 'kill -ILL $$'}, 1, ['signal 4', 'make distclean setup']),
+    ({'on_check': 'exit 7'}, 1, ['exit code 7', 'make distclean setup']),
+    ({'on_check': 'ln -s /dev/full .venv/.stamp'}, 2,
+     ['No space left', 'free space', 'make setup']),
+])
+def test_failure_is_named_and_leaves_no_stamp(ready, fake, exit_code, parts):
+  (ready.folder / 'requirements.txt').write_text('# changed\n')
+  (ready.folder / 'tensorflow_federated.py').write_text(
+      "raise RuntimeError('two\\nlines')\n")
+  ready.fake_venv(**fake)
+  assert_one_sentence(ready.run(), exit_code, *parts)
+  assert not ready.stamp.is_file()
 
 
-def test_environment_of_another_python_is_not_current(project):
-  project.fake_venv()
-  assert project.run().returncode == 0
-  other = (3, 10) if sys.version_info[:2] == (3, 11) else (3, 11)
-  # It would be made anew, were that possible.
-  result = project.run(
-      prelude=f"sys.version_info = {other + (1, 'final', 0)!r}\n"
-      "sys.modules['ensurepip'] = None"
-  )
-  assert_one_sentence(result, 2, 'ensurepip')
+@pytest.mark.parametrize('send, number, exit_code, part', [
+    (os.killpg, signal.SIGINT, 130, 'make setup'),  # As a terminal does.
+    (os.kill, signal.SIGTERM, 143, ''),
+])
+def test_interruption_is_recovered_from(ready, send, number, exit_code, part):
+  (ready.folder / 'requirements.txt').write_text('# changed\n')
+  ready.fake_venv(on_pip='exec sleep 600')
+  process = ready.start()
+  time.sleep(1)  # Let it come from starting pip to waiting for it.
+  send(process.pid, number)
+  stderr = process.communicate(timeout=20)[1]
+  assert process.returncode == exit_code and part in stderr
+  assert 'Traceback' not in stderr and not ready.stamp.exists()
+  ready.fake_venv()
+  assert ready.run().returncode == 0  # Would wait for a pip left running.
+  assert ready.calls() == FULL and ready.stamp.exists()
 
 
-def test_failed_pip_leaves_no_stamp(project):
-  project.fake_venv()
-  assert project.run().returncode == 0
-  (project.folder / 'requirements.txt').write_text('# changed\n')
-  project.fake_venv(on_pip='echo the reason; exit 1')
-  result = project.run()
-  assert_one_sentence(result, 1, 'the last lines', '.venv/setup.log')
-  assert str(project.folder) not in result.stderr
-  assert project.log.read_text().endswith('the reason\n')
-  assert not project.stamp.exists()
-
-
-@pytest.mark.parametrize(
-    'on_check, reason',
-    [
-        (f'exec "{sys.executable}" "$@"', '(RuntimeError: two)'),
-        ('kill -ILL $$', 'died of signal 4'),
-        ('exit 7', 'exit code 7'),
-    ],
-)
-def test_failed_import_is_named(project, on_check, reason):
-  project.fake_venv(on_check=on_check)
-  (project.venv / 'tensorflow_federated.py').write_text(
-      "raise RuntimeError('two\\nlines')\n"
-  )
-  result = project.run()
-  assert_one_sentence(result, 1, reason, 'make distclean setup')
-  assert not project.stamp.exists()
-
-
-@pytest.mark.parametrize(
-    'number, exit_code', [(signal.SIGINT, 130), (signal.SIGTERM, 143)]
-)
-def test_interruption_leaves_no_stamp_and_is_recovered_from(
-    project, number, exit_code
-):
-  project.fake_venv()
-  assert project.run().returncode == 0
-  project.calls()
-  (project.folder / 'requirements.txt').write_text('# changed\n')
-  project.fake_venv(on_pip='exec sleep 60')
-  process = project.start()
-  if number == signal.SIGINT:  # A terminal sends it to all in the foreground.
-    os.killpg(process.pid, number)
-  else:
-    process.send_signal(number)
-  process.communicate(timeout=20)
-  assert process.returncode == exit_code
-  assert not project.stamp.exists()
-  with pytest.raises(ProcessLookupError):  # Nothing is left running.
-    for _ in range(100):  # The killed may take a moment to go.
-      os.killpg(process.pid, 0)
-      time.sleep(0.1)
-  project.calls()
-
-  project.fake_venv()
-  assert project.run().returncode == 0
-  assert project.calls() == FULL
-  assert project.stamp.exists()
-
-
-def test_half_installed_packages_are_installed_again(project):
-  project.fake_venv()
-  site = project.venv / 'lib' / f'python{VERSION}' / 'site-packages'
-  for name, installer, files in [
-      ('whole', True, ['whole.py', 'cache.pyc']),
-      ('nofiles', True, ['lost.py']),
-      ('early', False, ['whole.py']),
-  ]:
-    info = site / f'{name}-1.dist-info'
-    info.mkdir(parents=True)
-    (info / 'RECORD').write_text(''.join(f'{f},,\n' for f in files))
-    if installer:
-      (info / 'INSTALLER').write_text('pip\n')
-  (site / 'norecord-1.dist-info').mkdir()
-  (site / 'whole.py').write_text('')
-  assert project.run().returncode == 0
-  kept = [path.name for path in site.glob('*.dist-info')]
-  assert kept == ['whole-1.dist-info']
-
-
-def test_two_at_once_install_once(project):
-  project.fake_venv(on_pip=project.wait_for_go)
+@pytest.mark.parametrize('killed', [False, True])
+def test_second_waits_for_the_first_and_for_its_pip(project, killed):
+  project.fake_venv(on_pip='until [ -e ../go ]; do sleep 0.05; done')
   first = project.start()
+  if killed:
+    first.kill()
+    first.communicate()
   second = project.start()
   assert second.stdout.readline().startswith('Waiting')
-  project.go.touch()
-  first.communicate(timeout=20)
-  second.communicate(timeout=20)
-  assert (first.returncode, second.returncode) == (0, 0)
-  assert project.calls() == FULL
+  project.noted.with_name('go').touch()
+  for process in (first, second):
+    process.communicate(timeout=20)
+  assert [first.returncode, second.returncode] == [-9 if killed else 0, 0]
+  # Those of an orphaned pip come first, and are not mixed with the second's.
+  assert project.calls() == (FULL[:2] if killed else []) + FULL
 
 
-def test_killed_set_up_keeps_the_lock_until_its_pip_has_ended(project):
-  project.fake_venv(on_pip=project.wait_for_go)
-  first = project.start()
-  first.kill()
-  first.communicate()
-  second = project.start()
-  assert second.stdout.readline().startswith('Waiting')
-  project.go.touch()
-  second.communicate(timeout=20)
-  assert second.returncode == 0
-  # The orphan's notes come first and are not mixed with those of the second.
-  assert project.calls() == FULL[:2] + FULL
-
-
-def test_moved_environment_is_not_trusted(project):
-  project.fake_venv()
-  assert project.run().returncode == 0
-  moved = project.folder.with_name('elsewhere')
-  project.folder.rename(moved)
-  project.script = moved / 'tools' / 'setup_env.py'
-  # It would be made anew, were that possible.
-  result = project.run(prelude="sys.modules['ensurepip'] = None")
-  assert_one_sentence(result, 2, 'ensurepip')
-
-
-def test_real_environment_from_failure_to_success(project):
-  offline = {'PIP_NO_INDEX': '1', 'PIP_CONFIG_FILE': os.devnull}
+def test_real_environment_from_failure_to_success(project, tmp_path):
+  variables = {'PIP_NO_INDEX': '1', 'PIP_CONFIG_FILE': os.devnull,
+               'PIP_TARGET': str(tmp_path / 'stray'), 'PIP_USER': '1'}
   requirements = project.folder / 'requirements.txt'
   requirements.write_text('f3ast-package-that-cannot-exist==1.2.3\n')
-  result = project.run(**offline)
-  assert_one_sentence(result, 1, 'requirements.txt', '.venv/setup.log')
-  assert 'f3ast-package-that-cannot-exist' in project.log.read_text()
-  assert not project.stamp.exists()
-  assert (project.venv / 'bin' / 'python').exists()
+  assert_one_sentence(project.run(**variables), 1, '.venv/setup.log')
+  log = project.venv / 'setup.log'
+  assert 'f3ast-package-that-cannot-exist' in log.read_text()
 
-  requirements.write_text('# none\n')
+  site = project.venv / 'lib' / f'python{VERSION}' / 'site-packages'
+  whole = {path.name for path in site.glob('*.dist-info')}
+  (site / 'half-1.dist-info').mkdir()  # As pip leaves it when killed early.
+  requirements.write_text('')
   (project.folder / 'tensorflow_federated.py').write_text('')
-  marker = project.venv / 'marker'
-  marker.write_text('')
-  result = project.run(**offline)
-  assert result.returncode == 0, (result, project.log.read_text())
-  assert project.stamp.exists()
-  assert marker.exists()  # The environment was used again, not made anew.
+  (project.venv / 'marker').touch()
+  result = project.run(**variables)
+  assert result.returncode == 0, (result, log.read_text())
+  assert project.stamp.exists() and not (tmp_path / 'stray').exists()
+  assert (project.venv / 'marker').exists()  # It was not made anew.
+  found = {path.name for path in site.glob('*.dist-info')}
+  assert found == {*whole, 'toy-1.dist-info'} and whole
+  subprocess.run(
+      [project.venv / 'bin' / 'python', '-c', 'import tensorflow_federated'],
+      cwd='/', check=True)
