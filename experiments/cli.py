@@ -224,7 +224,7 @@ def run(
   Args:
     name: The task's name.
     task_settings: Returns the settings that only this task has, from its flags;
-      they are recorded beside the common ones.
+      they are recorded with the common ones.
     build_task: Maps the settings to the `engine.Task`. It may import
       TensorFlow; this module does not, so that `--help` and wrong flags answer
       at once.

@@ -5,9 +5,9 @@ import sys
 import numpy as np
 import pytest
 
+from f3ast_tff import rates
 from f3ast_tff.runs import config as config_lib
 from f3ast_tff.runs import environment
-from f3ast_tff import rates
 
 _STEP_SIZES = {
   name: config_lib.LearningRates(0.1, 1.0)

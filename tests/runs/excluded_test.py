@@ -6,9 +6,9 @@ from absl import logging
 import numpy as np
 import pytest
 
-from f3ast_tff.runs import excluded
 from f3ast_tff import selection
 from f3ast_tff.execution import server
+from f3ast_tff.runs import excluded
 
 # Client 3 has no examples; 1 fails, and the update of 4 is not finite.
 _NUM_EXAMPLES = np.array([5, 5, 5, 0, 5])

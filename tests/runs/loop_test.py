@@ -7,15 +7,15 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from f3ast_tff.datasets import synthetic
+from f3ast_tff.execution import server
+from f3ast_tff.learning import engine
+from f3ast_tff.models import softmax
 from f3ast_tff.runs import checkpoint
 from f3ast_tff.runs import config as config_lib
 from f3ast_tff.runs import divergence
-from f3ast_tff.learning import engine
-from f3ast_tff.runs import run_directory
-from f3ast_tff.execution import server
 from f3ast_tff.runs import loop
-from f3ast_tff.datasets import synthetic
-from f3ast_tff.models import softmax
+from f3ast_tff.runs import run_directory
 
 _STEP_SIZES = {
   name: config_lib.LearningRates(0.002, rate, 0.001)

@@ -17,7 +17,7 @@ import time
 
 import pytest
 
-SCRIPT = pathlib.Path(__file__).resolve().parents[1] / 'tools' / 'setup_env.py'
+SCRIPT = pathlib.Path(__file__).resolve().parents[2] / 'tools' / 'setup_env.py'
 VERSION = '{}.{}'.format(*sys.version_info)
 OTHER_VERSION = {'3.10': '3.11', '3.11': '3.10'}.get(VERSION)
 FULL = ['+lock', '-lock', '+project', '-project', '+check', '-check']
