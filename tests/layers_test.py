@@ -227,7 +227,7 @@ def _folders(root):
 
 def test_every_folder_has_its_place_and_its_build_file():
   assert _folders(_ROOT) <= set(_ORDER)
-  for folder in _folders(_ROOT) - {'examples'}:
+  for folder in _folders(_ROOT):
     assert (_ROOT / folder / 'BUILD').exists(), folder
 
 
