@@ -81,18 +81,6 @@ def test_the_form_of_h_fits_the_availability(name, correlation):
   assert found.correlation == expected
 
 
-@pytest.mark.parametrize('correlation', rates.CORRELATIONS)
-def test_at_the_tie_point_chance_decides(correlation):
-  firsts = np.zeros(3)
-  for seed in range(600):
-    selector = methods.build_selector(
-      _P, 'always', 1, rate_init='tie', correlation=correlation, seed=seed
-    )
-    firsts[selector.select(1, selector.initial_rates).cohort.clients] += 1
-  # 200 each, sd 11.5.
-  assert (np.abs(firsts - 200) < 5 * 11.5).all()
-
-
 @pytest.mark.parametrize(
   'changes, message',
   [
