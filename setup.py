@@ -45,40 +45,46 @@ setuptools.setup(
         'Programming Language :: Python :: 3.9',
         'Programming Language :: Python :: 3.10',
         'Programming Language :: Python :: 3.11',
+        'Programming Language :: Python :: 3.12',
+        'Programming Language :: Python :: 3.13',
         'Topic :: Scientific/Engineering :: Artificial Intelligence',
         'Typing :: Typed',
     ],
     packages=setuptools.find_packages(include=['f3ast_tff', 'f3ast_tff.*']),
     package_data={'f3ast_tff': ['py.typed']},
-    python_requires='>=3.9,<3.12',
-    # TensorFlow 2.14 was built against NumPy 1, hence the upper bound.
+    python_requires='>=3.9',
+    # For availability, communication, rates, selection, methods and theory.
     install_requires=[
-        'matplotlib>=3.7',
-        'numpy>=1.25,<2',
-        'pandas>=2.0',
+        'numpy>=1.25',
         'scipy>=1.9',
-        'tqdm>=4.64',
     ],
     extras_require={
-        # What the training part runs on, stated for the record: pip cannot
-        # resolve it, because tensorflow-federated 0.87.0 requires jaxlib
-        # 0.4.14, which has been withdrawn.  What does work is
+        # What training runs on, stated for the record: pip cannot resolve it,
+        # because tensorflow-federated 0.87.0 requires jaxlib 0.4.14, which has
+        # been withdrawn.  What does work, on Python 3.10 and 3.11, is
         # `pip install --no-deps -r requirements.txt`, or just `make setup`.
         'tff': [
             'absl-py',
+            # TensorFlow 2.14 was built against NumPy 1.
+            'numpy<2',
             'psutil',
             'tensorflow>=2.14,<2.15',
             'tensorflow-datasets>=4.9.4,<4.10',
             'tensorflow-federated==0.87.0',
+            'tqdm>=4.64',
+        ],
+        # For f3ast_tff.runs, and for the programs in experiments.
+        'runs': ['matplotlib>=3.7', 'pandas>=2.0', 'tqdm>=4.64'],
+        'experiments': [
+            'jinja2>=3',
+            'matplotlib>=3.7',
+            'pandas>=2.0',
+            'tqdm>=4.64',
         ],
         # For --cluster; its release is the one that was tried.
         'cluster': ['ray==2.52.1'],
-        'test': [
-            'hypothesis>=6.100',
-            'pytest>=8',
-            'pytest-xdist>=3.5',
-            'scipy>=1.9.3',
-        ],
+        'test': ['hypothesis>=6.100', 'pytest>=8', 'pytest-xdist>=3.5'],
         'lint': ['mypy>=1.10', 'ruff>=0.5'],
+        'docs': ['furo', 'myst-parser>=4', 'sphinx>=8'],
     },
 )

@@ -2,7 +2,7 @@
 
   python -m benchmarks.cluster --data_dir=DIR
 
-Both play the same rounds, by turns, two shards at a time: here two threads, on
+Both run the same rounds, by turns, two shards at a time: here two threads, on
 the cluster two workers of this machine (`local:2`). They end with the same
 model, to the last bit, or the program fails. Besides it counts what goes
 through Ray: the model once for each node, who is in each shard, and the sums.
@@ -89,9 +89,9 @@ class _Counted:
     self._cluster = cluster
     self.traffic: list[_Traffic] = []
 
-  def runner(self, name: str, work: Any) -> Any:
+  def runner(self, name: str, work: Any, num_partials: int) -> Any:
     """Returns what runs one of the works."""
-    self._runner = self._cluster.runner(name, work)
+    self._runner = self._cluster.runner(name, work, num_partials)
     return self
 
   def load(self, clients: Sequence[Any]) -> Sequence[Any]:
@@ -126,10 +126,10 @@ def _memory(process: psutil.Process) -> int:
 
 def _measure(task_name: str) -> dict[str, Any]:
   """Returns a row of the table."""
-  from f3ast_tff.execution import server as server_lib
+  from f3ast_tff.execution import rounds as rounds_lib
   from f3ast_tff.execution.cluster import cluster as cluster_lib
-  from f3ast_tff.learning import engine as engine_lib
   from f3ast_tff.runs import run_directory
+  from f3ast_tff.runs import task as task_lib
 
   many = task_name == 'population'
   config = config_lib.Config(
@@ -141,23 +141,21 @@ def _measure(task_name: str) -> dict[str, Any]:
     rounds=10**6,
   ).resolve({'sgd': config_lib.LearningRates(0.01, server=1.0)})
   if many:
-    task = engine_lib.Task(population(), tasks.model('synthetic'))
+    task = task_lib.Task(population(), tasks.model('synthetic'))
   else:
     load = functools.partial(tasks.dataset, task_name, _DATA_DIR.value)
-    task = engine_lib.Task(load(), tasks.model(task_name), load)
+    task = task_lib.Task(load(), tasks.model(task_name), load)
   cluster = cluster_lib.Cluster(f'local:{_NUM_SHARDS}')
-  engine = engine_lib.build(config, task, trains_here=False)
+  training = task_lib.build(config, task)
   counted = _Counted(cluster)
-  there = server_lib.Server(engine, counted)
+  there = rounds_lib.Rounds(training, runner_of=counted.runner)
   began = time.perf_counter()
   cluster.open(
+    functools.partial(task_lib.fillers, training.makers),
     functools.partial(
-      engine_lib.fillers, engine.makers, task.dataset.augment is None
+      task_lib.load_again, task.load, federated.fingerprint(task.dataset)
     ),
-    functools.partial(
-      engine_lib.load_again, task.load, federated.fingerprint(task.dataset)
-    ),
-    functools.partial(engine_lib.client_examples, task.dataset),
+    functools.partial(task_lib.client_examples, task.dataset),
     run_directory.versions,
   )
   while cluster.capacity < _NUM_SHARDS:
@@ -165,16 +163,16 @@ def _measure(task_name: str) -> dict[str, Any]:
     time.sleep(0.1)
   start_seconds = time.perf_counter() - began
   driver_memory = _memory(psutil.Process())
-  here = server_lib.Server(engine_lib.build(config, task))
+  here = rounds_lib.Rounds(training)
   seconds: dict[str, list[float]] = {'here': [], 'there': []}
   selected = []
   num_rounds = _ROUNDS.value or _FITTING_ROUNDS.get(task_name, 3)
   for t in range(1, num_rounds + 2):
-    for name, server in (('here', here), ('there', there)):
+    for name, rounds in (('here', here), ('there', there)):
       began = time.perf_counter()
-      played = server.play(t)
+      done = rounds.run(t)
       seconds[name].append(time.perf_counter() - began)
-    selected.append(played.cohort.clients.size)
+    selected.append(done.cohort.clients.size)
   for ours, theirs in zip(
     _leaves(here.state), _leaves(there.state), strict=True
   ):

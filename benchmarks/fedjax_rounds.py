@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from benchmarks import contender
+from benchmarks import timed_process
 
 _LEARNING_RATE = 0.01
 _GROUPS = 32
@@ -119,7 +119,7 @@ _MODELS = {
 
 def main() -> None:
   """Serves rounds of the work in the file that is named."""
-  work = contender.load(sys.argv[1])
+  work = timed_process.load(sys.argv[1])
   params, gradients = _MODELS[work.task]()
   sizes = [leaf.size for leaf in jax.tree_util.tree_leaves(params)]
   print(f'{sum(sizes)} parameters', file=sys.stderr)
@@ -136,14 +136,14 @@ def main() -> None:
     clients[k] = fedjax.ClientDataset(examples)
   state = algorithm.init(params)
 
-  def play(cohort):
+  def run_round(cohort):
     nonlocal state
     keys = jax.random.split(jax.random.PRNGKey(int(cohort[0])), len(cohort))
     chosen = [(k, clients[int(k)], key) for k, key in zip(cohort, keys)]
     state, _ = algorithm.apply(state, chosen)
     jax.block_until_ready(state.params)
 
-  contender.serve(play, work.cohorts)
+  timed_process.serve(run_round, work.cohorts)
 
 
 if __name__ == '__main__':

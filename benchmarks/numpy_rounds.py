@@ -7,7 +7,7 @@ import sys
 
 import numpy as np
 
-from benchmarks import contender
+from benchmarks import timed_process
 
 _LEARNING_RATE = 0.01
 
@@ -37,11 +37,11 @@ def train(
 
 def main() -> None:
   """Serves rounds of the work in the file that is named."""
-  work = contender.load(sys.argv[1])
+  work = timed_process.load(sys.argv[1])
   rng = np.random.default_rng(0)
   model = np.zeros((60, 10), np.float32), np.zeros(10, np.float32)
 
-  def play(cohort):
+  def run_round(cohort):
     nonlocal model
     trained = []
     for k in cohort:
@@ -51,7 +51,7 @@ def main() -> None:
     kernels, biases = zip(*trained)
     model = np.mean(kernels, axis=0), np.mean(biases, axis=0)
 
-  contender.serve(play, work.cohorts)
+  timed_process.serve(run_round, work.cohorts)
 
 
 if __name__ == '__main__':

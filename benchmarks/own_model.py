@@ -1,4 +1,4 @@
-"""A user's own Keras model: `simulation.build` against stock TFF.
+"""A user's own Keras model: `build_training` against stock TFF.
 
   python -m benchmarks.own_model
 
@@ -26,13 +26,15 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from experiments import cli
-from f3ast_tff import execution
+from f3ast_tff import methods
 from f3ast_tff import selection
 from f3ast_tff.datasets import synthetic
-from f3ast_tff.learning import simulation
+from f3ast_tff.execution import context as context_lib
+from f3ast_tff.learning import build as build_lib
+from f3ast_tff.learning import clients as clients_lib
 
 _ROUNDS = flags.DEFINE_integer(
-  'rounds', 20, 'How many rounds each plays.', lower_bound=1
+  'rounds', 20, 'How many rounds each runs.', lower_bound=1
 )
 _CLIENTS = 10
 _RATE = 0.05
@@ -88,24 +90,21 @@ def main(argv: list[str]) -> None:
     np.sort(rng.choice(100, _CLIENTS, replace=False))
     for _ in range(_ROUNDS.value + 1)
   ]
-  sizes = simulation.num_examples(client_data)
 
-  def build(in_memory):
-    return simulation.build(
+  def ours(in_memory):
+    clients = clients_lib.read_clients(client_data, in_memory)
+    training = build_lib.build_training(
       lambda: _model_fn(spec),
-      client_data,
-      availability='always',
-      clients_per_round=_CLIENTS,
+      clients,
+      methods.build_selector(clients.p, 'always', _CLIENTS),
       client_optimizer=sgd(_RATE),
-      in_memory=in_memory,
     )
 
-  def ours(built):
-    def bring(clients, t):
-      weights = sizes[clients] / sizes[clients].sum()
-      return built.bring(selection.Cohort(clients, weights), t)
+    def of_cohort(cohort, t):
+      weights = clients.p[cohort] / clients.p[cohort].sum()
+      return training.clients(selection.Cohort(cohort, weights), t)
 
-    return built.process, bring
+    return training.process, of_cohort
 
   stock = tff.learning.algorithms.build_weighted_fed_avg(
     lambda: _model_fn(spec), sgd(_RATE), sgd(1.0)
@@ -118,14 +117,14 @@ def main(argv: list[str]) -> None:
 
   ways = {
     "stock in TFF's worker": (_tffs_worker, stock, datasets),
-    'stock in this process': (execution.in_process, stock, datasets),
-    'ours on arrays': (execution.in_process, *ours(build(True))),
-    'ours on datasets': (execution.in_process, *ours(build(False))),
+    'stock in this process': (context_lib.in_process, stock, datasets),
+    'ours on arrays': (context_lib.in_process, *ours(True)),
+    'ours on datasets': (context_lib.in_process, *ours(False)),
   }
   first: Any = None
   seconds: dict[str, list[float]] = {name: [] for name in ways}
   states: dict[str, Any] = {}
-  for name, (context, process, bring) in ways.items():
+  for name, (context, process, of_cohort) in ways.items():
     with context():
       state = process.initialize()
       weights = process.get_model_weights(state)
@@ -138,7 +137,7 @@ def main(argv: list[str]) -> None:
       state = process.set_model_weights(state, start)
       for t, clients in enumerate(cohorts):
         began = time.perf_counter()
-        state = process.next(state, bring(clients, t + 1)).state
+        state = process.next(state, of_cohort(clients, t + 1)).state
         if t:  # The first one compiles.
           seconds[name].append(time.perf_counter() - began)
       states[name] = _weights_of(process, state)

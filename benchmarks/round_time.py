@@ -33,10 +33,10 @@ import numpy as np
 import pandas as pd
 import tqdm
 
-from benchmarks import contender
 from benchmarks import machine
 from benchmarks import round_time_chart
 from benchmarks import tasks
+from benchmarks import timed_process
 from experiments import cli
 
 _TASKS = flags.DEFINE_list(
@@ -100,7 +100,7 @@ def plan(task: str, num_blocks: Optional[int]) -> Plan:
   return Plan([0], [[block + 1] for block in range(num_blocks or 3)])
 
 
-def _work(task: str, timed: Plan, data_dir: str) -> contender.Work:
+def _work(task: str, timed: Plan, data_dir: str) -> timed_process.Work:
   """Draws the cohorts and gathers what the clients in them train on."""
   dataset = tasks.dataset(task, data_dir)
   rng = np.random.default_rng(1)
@@ -113,7 +113,7 @@ def _work(task: str, timed: Plan, data_dir: str) -> contender.Work:
   examples = {
     int(k): augment(dataset.train[k], rng) for k in np.unique(cohorts)
   }
-  return contender.Work(task, tasks.BATCH_SIZES[task], cohorts, examples)
+  return timed_process.Work(task, tasks.BATCH_SIZES[task], cohorts, examples)
 
 
 class _Command(NamedTuple):
@@ -154,9 +154,9 @@ def _commands(task: str, path: str, data_dir: str) -> dict[str, _Command]:
 
 def _start(
   command: _Command, warm: list[int], log: Any
-) -> Optional[contender.Contender]:
+) -> Optional[timed_process.TimedProcess]:
   """Starts a contender; returns None if it is not warm in time."""
-  started = contender.Contender(command.arguments, log, command.folder)
+  started = timed_process.TimedProcess(command.arguments, log, command.folder)
   timer = threading.Timer(_PATIENCE.value, started.kill)
   timer.start()
   started.ask(warm)
@@ -276,7 +276,7 @@ def _benchmark(task: str, data_dir: str, log: Any) -> pd.DataFrame:
   with tempfile.TemporaryDirectory() as folder:
     path = os.path.join(folder, 'work.npz')
     work = _work(task, timed, data_dir)
-    contender.save(work, path)
+    timed_process.save(work, path)
     commands = _commands(task, path, data_dir)
     total = len(commands) * (1 + len(timed.blocks))
     with tqdm.tqdm(total=total, desc=task, disable=None) as bar:

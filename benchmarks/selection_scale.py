@@ -5,7 +5,7 @@
 A round without training: who is available (`draw`), whom F3AST takes, lines 4
 and 9 of Algorithm 1 (`select`), and the new rates of all clients, line 5
 (`update`). A `step` is select and update, `total` is all three. Every round
-goes on from the rates of the one before. They begin in two ways:
+continues from the rates of the one before. They begin in two ways:
 
   start    r(0) = K p, so that all scores tie until everyone has been there;
   settled  each rate anywhere from half to twice K p, so that none tie.

@@ -10,6 +10,7 @@ Synthetic).
 """
 
 from collections.abc import Callable
+import dataclasses
 import itertools
 import os
 import sys
@@ -25,12 +26,12 @@ import psutil
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from benchmarks import contender
 from benchmarks import tasks
+from benchmarks import timed_process
 from f3ast_tff import selection
-from f3ast_tff.execution import server as server_lib
-from f3ast_tff.learning import engine
+from f3ast_tff.execution import rounds as rounds_lib
 from f3ast_tff.runs import config as config_lib
+from f3ast_tff.runs import task as task_lib
 
 OURS = {
   'fedavg': dict(algorithm='fedavg'),
@@ -40,9 +41,9 @@ OURS = {
 
 
 def _ours(
-  work: contender.Work, settings: Any, data_dir: str
+  work: timed_process.Work, settings: Any, data_dir: str
 ) -> Callable[[np.ndarray], None]:
-  """Returns what plays our rounds."""
+  """Returns what runs our rounds."""
   config = config_lib.Config(
     clients_per_round=str(work.cohorts.shape[1]),
     batch_size=work.batch_size,
@@ -53,11 +54,11 @@ def _ours(
   tf.config.threading.set_intra_op_parallelism_threads(
     config.threads_per_client
   )
-  task = engine.Task(
-    tasks.dataset(work.task, data_dir), tasks.model(work.task)
+  training = task_lib.build(
+    config,
+    task_lib.Task(tasks.dataset(work.task, data_dir), tasks.model(work.task)),
   )
-  built = engine.build(config, task)
-  policy = built.environment.policy
+  policy = training.selector.policy
   # The next round is prepared ahead, so that the order must be known.
   upcoming = itertools.cycle(work.cohorts)
 
@@ -68,19 +69,19 @@ def _ours(
     weights = np.full(cohort.size, chosen.weights.mean())
     return selection.Cohort(cohort, weights)
 
-  built = built._replace(environment=built.environment._replace(policy=told))
-  server = server_lib.Server(built)
-  rounds = itertools.count(1)
+  selector = dataclasses.replace(training.selector, policy=told)
+  rounds = rounds_lib.Rounds(dataclasses.replace(training, selector=selector))
+  numbers = itertools.count(1)
 
-  def play(cohort):
-    played = server.play(next(rounds))
-    assert set(played.cohort.clients) == set(cohort), 'not in order'
+  def run_round(cohort):
+    done = rounds.run(next(numbers))
+    assert set(done.cohort.clients) == set(cohort), 'not in order'
 
-  return play
+  return run_round
 
 
-def _stock(work: contender.Work) -> Callable[[np.ndarray], None]:
-  """Returns what plays TFF's own rounds, in TFF's worker."""
+def _stock(work: timed_process.Work) -> Callable[[np.ndarray], None]:
+  """Returns what runs TFF's own rounds, in TFF's worker."""
   keras_model = tasks.keras_model(work.task)
   sgd = tff.learning.optimizers.build_sgdm
   with tf.Graph().as_default():  # Keeps the variables out of the way.
@@ -102,26 +103,26 @@ def _stock(work: contender.Work) -> Callable[[np.ndarray], None]:
   )
   state = process.initialize()
 
-  def play(cohort):
+  def run_round(cohort):
     nonlocal state
     state = process.next(state, [dataset_of(k) for k in cohort]).state
 
-  return play
+  return run_round
 
 
 def main() -> None:
   """Serves rounds of the work in the file that is named."""
   logging.set_verbosity(logging.WARNING)
   name, path, data_dir = (*sys.argv[1:], '')[:3]
-  work = contender.load(path)
+  work = timed_process.load(path)
   if name != 'stock':
-    contender.serve(_ours(work, OURS[name], data_dir), work.cohorts)
+    timed_process.serve(_ours(work, OURS[name], data_dir), work.cohorts)
     return
-  play = _stock(work)
+  run_round = _stock(work)
   # TFF's worker would outlive this program.
   (worker,) = psutil.Process().children()
   try:
-    contender.serve(play, work.cohorts, worker.pid)
+    timed_process.serve(run_round, work.cohorts, worker.pid)
   finally:
     worker.kill()
 

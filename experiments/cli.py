@@ -269,6 +269,10 @@ def _with_tff(
 ) -> Any:
   """Returns the task, or ends the program where TFF cannot be imported."""
   try:
+    from f3ast_tff.execution import context
+
+    # In the place of TFF's context, which complains when a program ends.
+    context.set_in_process(config.parallel_clients)
     return build_task(config)
   except ImportError as error:
     fail(
@@ -282,7 +286,6 @@ def _train(
   config: config_lib.Config, task: Any, folder: pathlib.Path
 ) -> None:
   # Here, because TensorFlow takes seconds to import; see `run`.
-  from f3ast_tff.execution import context
   from f3ast_tff.execution import rounds
   from f3ast_tff.execution.cluster import cluster as cluster_lib
   from f3ast_tff.runs import divergence
@@ -290,8 +293,6 @@ def _train(
   from f3ast_tff.runs import summary
   from f3ast_tff.runs import task as task_lib
 
-  # In the place of TFF's context, which complains when a program ends.
-  context.set_in_process(config.parallel_clients)
   cluster, where = None, flags.FLAGS.cluster
   if where:
     with one_sentence(connection.UsageError, 2):

@@ -33,13 +33,13 @@ def test_uniform_takes_all_values_equally_often():
 
 def test_markov_link_stays_as_long_as_it_should():
   constraint = communication.MarkovLink(10, 2, 0.1, 0.3, seed=4)
-  k = np.array([constraint(t) for t in range(1, 8001)])
+  k = np.array([constraint(t) for t in range(1, 4001)])
   assert set(k) == {2, 10}
   assert constraint.mean == pytest.approx(0.75 * 10 + 0.25 * 2)
-  assert abs(k.mean() - constraint.mean) < 0.3
+  assert abs(k.mean() - constraint.mean) < 0.5
   good = k[:-1] == 10
   assert abs((k[1:][good] == 2).mean() - 0.1) < 0.02
-  assert k[3999] == constraint(4000)
+  assert k[1999] == constraint(2000)
 
 
 @pytest.mark.parametrize(

@@ -7,19 +7,19 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from benchmarks import contender
 from benchmarks import round_time
 from benchmarks import round_time_chart
+from benchmarks import timed_process
 
 # A contender that takes no time to speak of and talks a lot.
 _SCRIPT = textwrap.dedent("""
   import sys
-  from benchmarks import contender
-  work = contender.load(sys.argv[1])
-  def play(cohort):
+  from benchmarks import timed_process
+  work = timed_process.load(sys.argv[1])
+  def run_round(cohort):
     print('said by a library', list(cohort))
     assert list(work.examples[int(cohort[0])]['y']) == [int(cohort[0])] * 2
-  contender.serve(play, work.cohorts)
+  timed_process.serve(run_round, work.cohorts)
 """)
 
 
@@ -29,12 +29,12 @@ def _work():
     k: {'x': np.full((2, 4), k, np.float32), 'y': np.full(2, k, np.int32)}
     for k in (1, 2, 3)
   }
-  return contender.Work('synthetic', 20, cohorts, examples)
+  return timed_process.Work('synthetic', 20, cohorts, examples)
 
 
 def test_work_goes_to_a_file_and_back(tmp_path):
-  contender.save(_work(), str(tmp_path / 'work.npz'))
-  work = contender.load(str(tmp_path / 'work.npz'))
+  timed_process.save(_work(), str(tmp_path / 'work.npz'))
+  work = timed_process.load(str(tmp_path / 'work.npz'))
   assert work.task == 'synthetic' and work.batch_size == 20
   np.testing.assert_array_equal(work.cohorts, _work().cohorts)
   assert list(work.examples) == [1, 2, 3]
@@ -44,9 +44,9 @@ def test_work_goes_to_a_file_and_back(tmp_path):
 
 def test_a_contender_answers_for_each_round_and_ends(tmp_path):
   path = str(tmp_path / 'work.npz')
-  contender.save(_work(), path)
+  timed_process.save(_work(), path)
   with open(tmp_path / 'log', 'w') as log:
-    one = contender.Contender([sys.executable, '-c', _SCRIPT, path], log)
+    one = timed_process.TimedProcess([sys.executable, '-c', _SCRIPT, path], log)
     one.ask([0, 2])
     answer = one.answer()
     one.stop()
@@ -58,7 +58,7 @@ def test_a_contender_answers_for_each_round_and_ends(tmp_path):
 
 def test_a_contender_that_fails_gives_no_answer(tmp_path):
   with open(tmp_path / 'log', 'w') as log:
-    one = contender.Contender([sys.executable, '-c', 'print(', 'x'], log)
+    one = timed_process.TimedProcess([sys.executable, '-c', 'print(', 'x'], log)
     assert one.answer() is None
     one.kill()
 

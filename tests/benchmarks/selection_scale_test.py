@@ -1,28 +1,22 @@
 """Tests of `benchmarks.selection_scale` on few clients."""
 
-import os
-import subprocess
 import sys
 
 import pandas as pd
 import pytest
 
-
-def _run(folder, *arguments):
-  return subprocess.run(
-    [sys.executable, '-m', 'benchmarks.selection_scale', *arguments],
-    env={**os.environ, 'BUILD_WORKING_DIRECTORY': str(folder)},
-    capture_output=True,
-    text=True,
-    timeout=120,
-  )
+from tests import programs
 
 
 def test_curves_of_few_clients(tmp_path):
-  done = _run(
-    tmp_path, '--least=2', '--most=4', '--repeats=3', '--output_dir=scale'
+  programs.succeed(
+    tmp_path,
+    'benchmarks.selection_scale',
+    '--least=2',
+    '--most=4',
+    '--repeats=3',
+    '--output_dir=scale',
   )
-  assert done.returncode == 0, done.stderr
   assert (tmp_path / 'scale' / 'selection_scale.png').stat().st_size > 0
   table = pd.read_csv(tmp_path / 'scale' / 'selection_scale.csv')
   cases = table[['num_clients', 'cohort']].drop_duplicates()
@@ -37,14 +31,13 @@ def test_curves_of_few_clients(tmp_path):
   assert large['peak_vectors'].between(1, 10).all()
 
 
-def test_bad_input_is_one_sentence(tmp_path):
-  for arguments, message in (
-    (('--most=1',), 'no size'),
-    (('--repeats=0',), 'repeats'),
-  ):
-    done = _run(tmp_path, *arguments)
-    assert done.returncode == 2 and message in done.stderr
-    assert done.stderr.count('\n') == 1, done.stderr
+@pytest.mark.parametrize(
+  'flag, message', [('--most=1', 'no size'), ('--repeats=0', 'repeats')]
+)
+def test_bad_input_is_one_sentence(tmp_path, flag, message):
+  assert message in programs.one_error(
+    tmp_path, 'benchmarks.selection_scale', flag
+  )
 
 
 if __name__ == '__main__':

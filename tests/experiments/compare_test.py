@@ -1,12 +1,12 @@
 """Tests of `experiments.compare`."""
 
 import json
-import os
-import subprocess
 import sys
 
 import pandas as pd
 import pytest
+
+from tests import programs
 
 
 def _run_folder(folder, algorithm, task='synthetic'):
@@ -21,22 +21,13 @@ def _run_folder(folder, algorithm, task='synthetic'):
   return str(folder)
 
 
-def _compare(folder, *arguments):
-  return subprocess.run(
-    [sys.executable, '-m', 'experiments.compare', *arguments],
-    env={**os.environ, 'BUILD_WORKING_DIRECTORY': str(folder)},
-    capture_output=True,
-    text=True,
-    timeout=120,
-  )
-
-
 def test_table_and_picture(tmp_path):
   runs = [_run_folder(tmp_path / name, name) for name in ('fedavg', 'f3ast')]
-  done = _compare(tmp_path, *runs, '--output=picture.png')
-  assert done.returncode == 0, done.stderr
-  assert '| FedAvg | 0.500' in done.stdout
-  assert 'F3AST - FedAvg, test accuracy by seed: +0.000' in done.stdout
+  printed = programs.succeed(
+    tmp_path, 'experiments.compare', *runs, '--output=picture.png'
+  )
+  assert '| FedAvg | 0.500' in printed
+  assert 'F3AST - FedAvg, test accuracy by seed: +0.000' in printed
   assert (tmp_path / 'picture.png').exists()
 
 
@@ -52,9 +43,9 @@ def test_bad_input_is_one_sentence(tmp_path):
     ((a, '--output=full'), 'cannot write the picture'),
     ((a, a), 'are the same run twice'),
   ):
-    done = _compare(tmp_path, *arguments)
-    assert done.returncode == 2 and message in done.stderr
-    assert done.stderr.count('\n') == 1, done.stderr
+    assert message in programs.one_error(
+      tmp_path, 'experiments.compare', *arguments
+    )
 
 
 if __name__ == '__main__':

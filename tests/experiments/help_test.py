@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-import subprocess
 import sys
 
 import pytest
@@ -10,6 +9,7 @@ import pytest
 from experiments import help as help_lib
 from f3ast_tff import availability
 from f3ast_tff.runs import config as config_lib
+from tests import programs
 
 _OWN = {
   'cifar100': ('data_source', 'data_dir', 'model'),
@@ -21,12 +21,7 @@ _ROUNDS = {'cifar100': 1000, 'shakespeare': 500, 'synthetic': 500}
 
 @functools.cache
 def _run(experiment, flag):
-  return subprocess.run(
-    [sys.executable, '-m', f'experiments.{experiment}', flag],
-    capture_output=True,
-    text=True,
-    timeout=60,
-  )
+  return programs.run('.', f'experiments.{experiment}', flag)
 
 
 def _entries(lines):

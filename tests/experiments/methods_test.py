@@ -5,7 +5,6 @@ there, as many as were allowed, and with the weights of the method.
 """
 
 import os
-import subprocess
 import sys
 
 import numpy as np
@@ -13,43 +12,36 @@ import pandas as pd
 import pytest
 
 from f3ast_tff import availability
-from f3ast_tff.runs import config as config_lib
+from f3ast_tff import methods
+from tests import programs
 
-
-def _run(folder, *flags):
-  return subprocess.run(
-    [
-      sys.executable,
-      '-m',
-      'experiments.synthetic',
-      '--num_clients=12',
-      '--rounds=3',
-      '--clients_per_round=4',
-      '--eval_every=3',
-      f'--output_dir={folder}',
-      *flags,
-    ],
-    capture_output=True,
-    text=True,
-    timeout=300,
-  )
+_TINY = (
+  'experiments.synthetic',
+  '--num_clients=12',
+  '--rounds=3',
+  '--clients_per_round=4',
+  '--eval_every=3',
+  '--output_dir=run',
+)
 
 
 # Each method under one model at least and each model with one method; all
 # pairs, which take minutes, with F3AST_ALL_PAIRS=1.
 _PAIRS = [
   (algorithm, avail)
-  for i, algorithm in enumerate(config_lib.ALGORITHMS)
+  for i, algorithm in enumerate(methods.ALGORITHMS)
   for j, avail in enumerate(availability.MODELS)
   if j == i % len(availability.MODELS)
-  or i == j % len(config_lib.ALGORITHMS)
+  or i == j % len(methods.ALGORITHMS)
   or os.environ.get('F3AST_ALL_PAIRS')
 ]
 
 
 @pytest.mark.parametrize('algorithm, avail', _PAIRS)
 def test_methods_under_availability_models(algorithm, avail, tmp_path):
-  done = _run(tmp_path / 'run', f'--algorithm={algorithm}', f'--avail={avail}')
+  done = programs.run(
+    tmp_path, *_TINY, f'--algorithm={algorithm}', f'--avail={avail}'
+  )
   assert (done.returncode, done.stderr) == (0, '')
   clients = pd.read_csv(tmp_path / 'run' / 'clients.csv')
   rounds = pd.read_csv(
@@ -84,7 +76,7 @@ def test_methods_under_availability_models(algorithm, avail, tmp_path):
   ],
 )
 def test_parts_and_protocols_on_the_command_line(flags, tmp_path):
-  done = _run(tmp_path / 'run', *flags)
+  done = programs.run(tmp_path, *_TINY, *flags)
   assert (done.returncode, done.stderr) == (0, '')
   if 'fixed_policy' in flags[0]:
     policy = pd.read_csv(tmp_path / 'run' / 'fixed_policy.csv')
@@ -103,10 +95,7 @@ def test_parts_and_protocols_on_the_command_line(flags, tmp_path):
   ],
 )
 def test_wrong_flags_end_with_one_sentence(flag, message, tmp_path):
-  done = _run(tmp_path / 'run', flag)
-  assert done.returncode == 2
-  assert done.stderr.startswith('error: ') and done.stderr.count('\n') == 1
-  assert message in done.stderr
+  assert message in programs.one_error(tmp_path, *_TINY, flag)
   assert not (tmp_path / 'run').exists()
 
 

@@ -1,7 +1,5 @@
 """Tests of `experiments.misplaced`."""
 
-import os
-import subprocess
 import sys
 
 import numpy as np
@@ -9,18 +7,8 @@ import pandas as pd
 import pytest
 
 from experiments import misplaced
-from f3ast_tff import availability
-from f3ast_tff import cohorts
-
-
-def _run(folder, *arguments):
-  return subprocess.run(
-    [sys.executable, '-m', 'experiments.misplaced', *arguments],
-    env={**os.environ, 'BUILD_WORKING_DIRECTORY': str(folder)},
-    capture_output=True,
-    text=True,
-    timeout=120,
-  )
+from f3ast_tff import methods
+from tests import programs
 
 
 def test_shares_by_hand():
@@ -32,8 +20,8 @@ def test_shares_by_hand():
   p = np.array([0.75, 0.25])
   found = set()
   for seed in range(20):
-    both = cohorts.Cohorts(
-      p, availability.always(2), 1, beta=0.5, rate_init='p', seed=seed
+    both = methods.build_selector(
+      p, 'always', 1, beta=0.5, rate_init='p', seed=seed
     )
     one, two = misplaced.weights_up_to(both, [1, 2])
     first = int(one.shares.argmax())
@@ -56,9 +44,7 @@ def test_misplaced_by_hand():
 def test_all_who_take_part_in_every_round_get_the_same():
   # So FedAvg misplaces what others have above 1 / N.
   p = np.array([0.7, 0.2, 0.1])
-  everybody = cohorts.Cohorts(
-    p, availability.always(3), 3, policy='proportional'
-  )
+  everybody = methods.build_selector(p, 'always', 3, policy='proportional')
   (found,) = misplaced.weights_up_to(everybody, [4])
   np.testing.assert_allclose(found.shares, 1 / 3)
   assert found.largest == pytest.approx(1 / 3)
@@ -66,14 +52,14 @@ def test_all_who_take_part_in_every_round_get_the_same():
 
 
 def test_in_the_long_run_f3ast_misplaces_less_and_fedavg_does_not(tmp_path):
-  done = _run(
+  programs.succeed(
     tmp_path,
+    'experiments.misplaced',
     '--avail=always,scarce',
     '--rounds=300,3000',
     '--seeds=1',
     '--output_dir=out',
   )
-  assert done.returncode == 0, done.stderr
   table = pd.read_csv(tmp_path / 'out' / 'misplaced.csv')
   assert len(table) == 2 * 2 * 2
   found = table.set_index(['avail', 'method', 'rounds'])['misplaced']
@@ -93,9 +79,9 @@ def test_in_the_long_run_f3ast_misplaces_less_and_fedavg_does_not(tmp_path):
   ],
 )
 def test_bad_flags_are_one_sentence(flag, message, tmp_path):
-  done = _run(tmp_path, flag)
-  assert done.returncode == 2 and message in done.stderr
-  assert done.stderr.count('\n') == 1, done.stderr
+  assert message in programs.one_error(
+    tmp_path, 'experiments.misplaced', flag
+  )
 
 
 if __name__ == '__main__':

@@ -1,6 +1,5 @@
 """Tests of the program `experiments.paper`, without training."""
 
-import os
 import pathlib
 import subprocess
 import sys
@@ -11,20 +10,14 @@ from experiments.paper import all_cells
 from experiments.paper import design
 from experiments.paper import results
 from tests import fake_results
+from tests import programs
 
 _ROOT = pathlib.Path(__file__).parents[2]
 
 
 def _paper(folder, *arguments, stub=False):
-  programs = ['tests.stub_training'] if stub else []
-  return subprocess.run(
-    [sys.executable, '-m', *programs, 'experiments.paper', *arguments],
-    cwd=_ROOT,
-    env={**os.environ, 'BUILD_WORKING_DIRECTORY': str(folder)},
-    capture_output=True,
-    text=True,
-    timeout=300,
-  )
+  modules = ['tests.stub_training'] if stub else []
+  return programs.run(folder, *modules, 'experiments.paper', *arguments)
 
 
 def _some_results(folder, **changes):

@@ -1,8 +1,6 @@
 """Tests of `experiments.position_losses`."""
 
 import json
-import os
-import subprocess
 import sys
 
 import numpy as np
@@ -11,6 +9,7 @@ import pytest
 from experiments import position_losses
 from f3ast_tff.datasets import shakespeare
 from f3ast_tff.models import character_lstm
+from tests import programs
 
 
 def _run_folder(folder, weights, task='shakespeare'):
@@ -57,15 +56,9 @@ def test_bad_input_is_one_sentence(tmp_path):
     ([str(cut_off)], 'model.npz cannot be read'),
     ([str(tmp_path / 'none')], 'config.json'),
   ):
-    done = subprocess.run(
-      [sys.executable, '-m', 'experiments.position_losses', *arguments],
-      env={**os.environ, 'BUILD_WORKING_DIRECTORY': str(tmp_path)},
-      capture_output=True,
-      text=True,
-      timeout=120,
+    assert message in programs.one_error(
+      tmp_path, 'experiments.position_losses', *arguments
     )
-    assert done.returncode == 2 and message in done.stderr
-    assert done.stderr.count('\n') == 1, done.stderr
 
 
 if __name__ == '__main__':

@@ -1,34 +1,27 @@
 """Tests of `experiments.rates` and of what it shares with others."""
 
-import os
-import subprocess
 import sys
 
 import numpy as np
 import pandas as pd
 import pytest
 
-
-def _rates(folder, *arguments):
-  return subprocess.run(
-    [sys.executable, '-m', 'experiments.rates', *arguments],
-    env={**os.environ, 'BUILD_WORKING_DIRECTORY': str(folder)},
-    capture_output=True,
-    text=True,
-    timeout=120,
-  )
+from experiments import rates as experiment
+from experiments import theory
+from f3ast_tff import availability
+from tests import programs
 
 
 def test_tables_and_picture(tmp_path):
-  done = _rates(
+  printed = programs.succeed(
     tmp_path,
+    'experiments.rates',
     '--output_dir=out',
     '--avail=scarce,smartphones',
     '--betas=0.1,0.01',
     '--num_clients=12',
     '--clients_per_round=2',
   )
-  assert done.returncode == 0, done.stderr
   out = tmp_path / 'out'
   for name in ('rates.png', 'rates.svg'):
     assert (out / name).exists()
@@ -40,7 +33,7 @@ def test_tables_and_picture(tmp_path):
   # A tenth of beta: far nearer.
   near = summary['distance'].to_numpy().reshape(2, 2)
   assert (near[:, 1] < 0.7 * near[:, 0]).all()
-  assert 'scarce: the distance falls' in done.stdout
+  assert 'scarce: the distance falls' in printed
   curves = pd.read_csv(out / 'rates.csv')
   assert curves.groupby(['avail', 'beta'])['round'].max().tolist() == [
     1000, 100
@@ -64,16 +57,13 @@ def test_tables_and_picture(tmp_path):
   ],
 )
 def test_bad_flags_are_one_sentence(tmp_path, flag, message):
-  done = _rates(tmp_path, flag, '--num_clients=5')
-  assert done.returncode == 2 and message in done.stderr, done.stderr
-  assert 'Traceback' not in done.stderr
+  assert message in programs.one_error(
+    tmp_path, 'experiments.rates', flag, '--num_clients=5'
+  )
   assert not list(tmp_path.iterdir())
 
 
 def test_chains_in_one_pass_are_those_of_the_model():
-  from experiments import theory
-  from f3ast_tff import availability
-
   for model in (
     theory.markov(9, seed=3),
     availability.Markov(np.array([0.9, 0.1]), np.array([0.8, 1.0]), seed=1),
@@ -87,9 +77,6 @@ def test_chains_in_one_pass_are_those_of_the_model():
 
 
 def test_long_term_rates_by_hand():
-  from experiments import rates as experiment
-  from experiments import theory
-
   setting = theory.settings(['scarce'], np.full(2, 0.5), '1', 0)[0]
   course = experiment.Course(
     np.zeros(4), np.array([3.0, 0.0]), np.array([4, 0])
@@ -101,8 +88,6 @@ def test_long_term_rates_by_hand():
 
 
 def test_thinning_keeps_every_round_once():
-  from experiments import rates as experiment
-
   for length in (1, 2, 10, 1000):
     values = np.arange(length, dtype=float)
     rows = experiment.thin(values)

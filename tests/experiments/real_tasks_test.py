@@ -1,12 +1,12 @@
 """Tests of `experiments.cifar100` and `shakespeare` on their command lines."""
 
 import json
-import os
-import subprocess
 import sys
 
 import pandas as pd
 import pytest
+
+from tests import programs
 
 # A proxy that nobody answers at: no network, on any machine.
 _OFFLINE = dict.fromkeys(
@@ -15,31 +15,22 @@ _OFFLINE = dict.fromkeys(
 )
 
 
-def _run(experiment, *flags):
-  return subprocess.run(
-    [sys.executable, '-m', f'experiments.{experiment}', *flags],
-    capture_output=True,
-    text=True,
-    timeout=300,
-    env={**os.environ, **_OFFLINE},
-  )
-
-
 @pytest.mark.parametrize('experiment', ['cifar100', 'shakespeare'])
 def test_the_sample_runs_and_is_loudly_named(experiment, tmp_path):
   folder = tmp_path / 'run'
-  done = _run(
-    experiment,
+  printed = programs.succeed(
+    tmp_path,
+    f'experiments.{experiment}',
     '--data_source=sample',
     '--model=compact',
     '--avail=scarce',
     '--rounds=3',
     '--eval_every=2',
     '--eval_examples=50',
-    f'--output_dir={folder}',
+    '--output_dir=run',
+    **_OFFLINE,
   )
-  assert done.returncode == 0, done.stderr
-  assert 'SAMPLE' in done.stdout
+  assert 'SAMPLE' in printed
   settings = json.loads((folder / 'config.json').read_text())['settings']
   assert settings['data_source'] == 'sample'
   metrics = pd.read_csv(folder / 'metrics.csv')
@@ -58,17 +49,18 @@ def test_data_that_is_not_there_is_one_sentence(experiment, state, tmp_path):
   data.mkdir()
   if state == 'truncated':
     path.write_bytes(b'SQLite format 3\0' + bytes(5000))
-  done = _run(
-    experiment, f'--data_dir={data}', f'--output_dir={tmp_path / "run"}'
+  error = programs.one_error(
+    tmp_path,
+    f'experiments.{experiment}',
+    f'--data_dir={data}',
+    '--output_dir=run',
+    **_OFFLINE,
   )
-  assert (done.returncode, done.stdout) == (2, '')
-  assert done.stderr.startswith('error: ') and done.stderr.count('\n') == 1
-  assert str(path if state == 'truncated' else data) in done.stderr
   if state == 'missing':
-    assert '--data_source=sample' in done.stderr
+    assert str(data) in error and '--data_source=sample' in error
     assert not path.exists()
   else:
-    assert 'delete' in done.stderr
+    assert str(path) in error and 'delete' in error
 
 
 if __name__ == '__main__':

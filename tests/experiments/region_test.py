@@ -1,33 +1,23 @@
 """Tests of `experiments.region`."""
 
-import os
-import subprocess
 import sys
 
 import pandas as pd
 import pytest
 
-
-def _region(folder, *arguments):
-  return subprocess.run(
-    [sys.executable, '-m', 'experiments.region', *arguments],
-    env={**os.environ, 'BUILD_WORKING_DIRECTORY': str(folder)},
-    capture_output=True,
-    text=True,
-    timeout=120,
-  )
+from tests import programs
 
 
 def test_figure_1(tmp_path):
-  done = _region(
+  programs.succeed(
     tmp_path,
+    'experiments.region',
     '--output_dir=out',
     '--picture_dir=pictures',
     '--beta=0.02',
     '--rounds=600',
     '--starts=0.5,0.5',
   )
-  assert done.returncode == 0, done.stderr
   for ending in ('png', 'svg'):
     assert (tmp_path / 'pictures' / f'region.{ending}').exists()
   table = pd.read_csv(tmp_path / 'out' / 'region.csv')
@@ -65,9 +55,7 @@ def test_figure_1(tmp_path):
   ],
 )
 def test_bad_flags_are_one_sentence(tmp_path, flag, message):
-  done = _region(tmp_path, flag)
-  assert done.returncode == 2 and message in done.stderr, done.stderr
-  assert 'Traceback' not in done.stderr
+  assert message in programs.one_error(tmp_path, 'experiments.region', flag)
 
 
 if __name__ == '__main__':

@@ -1,38 +1,29 @@
 """Tests of `experiments.reproduce`: with a stub, and once at a tiny size."""
 
-import os
-import pathlib
 import shutil
-import subprocess
 import sys
 
 import pytest
 
-_ROOT = pathlib.Path(__file__).parents[2]
+from tests import programs
 
 
-def _reproduce(folder, *modules, fail=''):
-  return subprocess.run(
-    [sys.executable, '-m', *modules, '--rounds=2', '--seeds=1'],
-    cwd=_ROOT,
-    env={
-      **os.environ, 'BUILD_WORKING_DIRECTORY': str(folder), 'FAIL': fail
-    },
-    capture_output=True,
-    text=True,
-    timeout=300,
-  )
-
-
-def _with_stub(folder, fail=''):
-  return _reproduce(
-    folder, 'tests.stub_training', 'experiments.reproduce', fail=fail
+def _reproduce(folder, fail=None):
+  """Runs it; without training, of which one method may fail, unless None."""
+  stub = [] if fail is None else ['tests.stub_training']
+  return programs.run(
+    folder,
+    *stub,
+    'experiments.reproduce',
+    '--rounds=2',
+    '--seeds=1',
+    FAIL=fail or '',
   )
 
 
 @pytest.mark.slow
 def test_five_runs_give_a_table_a_picture_and_a_report(tmp_path):
-  done = _reproduce(tmp_path, 'experiments.reproduce')
+  done = _reproduce(tmp_path)
   assert done.returncode == 0, done.stderr
   assert '| F3AST+Adam' in done.stdout
   assert '| PoC' in done.stdout
@@ -43,9 +34,9 @@ def test_five_runs_give_a_table_a_picture_and_a_report(tmp_path):
     assert (output / name).stat().st_size > 0
 
 
-def test_interrupted_goes_on_and_finished_starts_from_scratch(tmp_path):
+def test_interrupted_continues_and_finished_starts_from_scratch(tmp_path):
   output = tmp_path / 'runs' / 'reproduce-2rounds-1seeds'
-  done = _with_stub(tmp_path, fail='fedavg')
+  done = _reproduce(tmp_path, fail='fedavg')
   assert done.returncode == 1
   assert (
     'error: paper/synthetic/home_devices-fedavg-seed=0: exit code 3' in
@@ -53,11 +44,11 @@ def test_interrupted_goes_on_and_finished_starts_from_scratch(tmp_path):
   )
   assert done.stderr.count('started') == 5  # One did not stop the others.
   assert not (output / 'table.md').exists()
-  done = _with_stub(tmp_path)
+  done = _reproduce(tmp_path, fail='')
   assert done.returncode == 0, done.stderr
   assert done.stderr.count('started') == 1  # The others were done.
   assert (output / 'table.md').exists()
-  done = _with_stub(tmp_path)
+  done = _reproduce(tmp_path, fail='')
   assert done.stderr.count('started') == 5
   previous = output.with_name(output.name + '-previous')
   assert (previous / 'table.md').read_text() == (
@@ -66,7 +57,7 @@ def test_interrupted_goes_on_and_finished_starts_from_scratch(tmp_path):
   # Runs that somebody has removed are missed in one sentence.
   (output / 'table.md').unlink()
   shutil.rmtree(output / 'runs')
-  done = _with_stub(tmp_path)
+  done = _reproduce(tmp_path, fail='')
   assert done.returncode == 2
   assert done.stderr.startswith('error: ') and done.stderr.count('\n') == 1
   assert 'config.json' in done.stderr

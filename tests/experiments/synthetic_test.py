@@ -37,6 +37,14 @@ def _run(*flags):
   return process.returncode, output, errors
 
 
+def _one_error(*flags):
+  """Runs what must end with one sentence; returns the sentence."""
+  code, output, errors = _run(*flags)
+  assert (code, output) == (2, ''), errors
+  assert errors.count('\n') == 1, errors
+  return errors
+
+
 def _contents(folder):
   return {name: (folder / name).read_bytes() for name in _EXACT_FILES}
 
@@ -107,9 +115,7 @@ def test_another_run_is_never_overwritten(reference):
     (('--beta=0.5', '--resume'), 'beta is 0.001 there and 0.5 here'),
     (('--alpha=0', '--resume'), 'alpha is 1.0 there and 0.0 here'),
   ):
-    code, output, errors = _run(*_TINY, *flags, f'--output_dir={folder}')
-    assert (code, output) == (2, '')
-    assert message in errors and errors.count('\n') == 1
+    assert message in _one_error(*_TINY, *flags, f'--output_dir={folder}')
   assert _contents(folder) == before
 
 
@@ -136,22 +142,20 @@ def test_a_server_rate_file_belongs_to_the_run(reference, tmp_path):
   assert settings['server_rate_file'] == str(rates)
   digest = hashlib.sha256(rates.read_bytes()).hexdigest()
   assert settings['server_rate_sha256'] == digest
-  # It goes on from a checkpoint to the same files, and with no other content.
+  # It continues from a checkpoint to the same files, and with no other content.
   (folder / 'model.npz').unlink()
   assert _run(*flags, '--resume')[0] == 0
   assert _contents(folder) == before
   table = pd.read_csv(rates)
   table.loc[9, 'sum_of_weights'] += 0.5
   table.to_csv(rates, index=False)
-  code, output, errors = _run(*flags, '--resume')
-  assert (code, output) == (2, '') and errors.count('\n') == 1
-  assert f"server_rate_sha256 is '{digest}' there and" in errors
+  assert f"server_rate_sha256 is '{digest}' there and" in _one_error(
+    *flags, '--resume'
+  )
   assert _contents(folder) == before
   # Nor with one that does not have all rounds.
   table[:39].to_csv(rates, index=False)
-  code, output, errors = _run(*flags, '--resume')
-  assert (code, output) == (2, '') and errors.count('\n') == 1
-  assert 'has no round 40 of 40' in errors
+  assert 'has no round 40 of 40' in _one_error(*flags, '--resume')
 
 
 def test_a_damaged_config_and_another_version_are_refused(reference, tmp_path):
@@ -168,18 +172,18 @@ def test_a_damaged_config_and_another_version_are_refused(reference, tmp_path):
     ),
   ):
     path.write_text(damaged)
-    code, output, errors = _run(*_TINY, '--resume', f'--output_dir={folder}')
-    assert (code, output) == (2, '')
-    assert message in errors and errors.count('\n') == 1
+    assert message in _one_error(
+      *_TINY, '--resume', f'--output_dir={folder}'
+    )
     assert path.read_text() == damaged
   assert _contents(folder) == before
 
 
 def test_a_flag_file_that_is_no_text_is_one_sentence(tmp_path):
   (tmp_path / 'x.flags').write_bytes(b'--seed=1\n\x80\xff')
-  code, output, errors = _run(f'--flagfile={tmp_path / "x.flags"}')
-  assert (code, output) == (2, '')
-  assert 'is not a text file' in errors and errors.count('\n') == 1
+  assert 'is not a text file' in _one_error(
+    f'--flagfile={tmp_path / "x.flags"}'
+  )
 
 
 @pytest.mark.parametrize(
@@ -212,9 +216,7 @@ def test_a_flag_file_that_is_no_text_is_one_sentence(tmp_path):
   ],
 )
 def test_bad_flags_end_with_one_sentence_and_code_2(flag, message, tmp_path):
-  code, output, errors = _run(flag, f'--output_dir={tmp_path / "run"}')
-  assert (code, output) == (2, '')
-  assert message in errors and errors.count('\n') == 1, errors
+  assert message in _one_error(flag, f'--output_dir={tmp_path / "run"}')
   assert not (tmp_path / 'run').exists()
 
 
@@ -226,8 +228,7 @@ def test_a_folder_that_is_not_ours_is_left_alone(make, tmp_path):
   else:
     path.mkdir()
     (path / 'thesis.tex').write_text('mine')
-  code, _, errors = _run(f'--output_dir={path}')
-  assert code == 2 and errors.count('\n') == 1
+  _one_error(f'--output_dir={path}')
   kept = path if make == 'file' else path / 'thesis.tex'
   assert kept.read_text() == 'mine'
 
@@ -284,7 +285,7 @@ def test_a_run_is_one_process_and_ends_when_it_is_told_to(by, tmp_path):
     assert f'error: interrupted; --resume continues {folder}.' in errors
   else:
     assert (process.returncode, errors) == (-signal.SIGTERM, '')
-  # What it leaves is whole, and can be gone on with.
+  # What it leaves is whole, and can be continued.
   flags = '--num_clients=20', '--rounds=1000000', '--checkpoint_every=1'
   code, _, errors = _run(*flags, f'--output_dir={folder}')
   assert code == 2 and 'already holds this run; give --resume' in errors

@@ -1,7 +1,5 @@
 """Tests of `experiments.variance`."""
 
-import os
-import subprocess
 import sys
 
 import numpy as np
@@ -18,27 +16,18 @@ from f3ast_tff.datasets import synthetic
 from f3ast_tff.theory import fixed_policy
 from f3ast_tff.theory import optimal_rates
 from f3ast_tff.theory import population as population_lib
-
-
-def _variance(folder, *arguments):
-  return subprocess.run(
-    [sys.executable, '-m', 'experiments.variance', *arguments],
-    env={**os.environ, 'BUILD_WORKING_DIRECTORY': str(folder)},
-    capture_output=True,
-    text=True,
-    timeout=120,
-  )
+from tests import programs
 
 
 def test_counterexample_on_the_command_line(tmp_path):
-  done = _variance(
+  programs.succeed(
     tmp_path,
+    'experiments.variance',
     '--output_dir=out',
     '--avail=two_groups',
     '--rounds=4000',
     '--fit_iterations=5',
   )
-  assert done.returncode == 0, done.stderr
   row = pd.read_csv(tmp_path / 'out' / 'variance.csv').iloc[0]
   # By hand: H rare clients, 10 - H others, H = min(10, Binomial(60, .1)).
   x = np.arange(61)
@@ -168,9 +157,7 @@ def test_updates_are_those_of_local_sgd():
   ],
 )
 def test_bad_flags_are_one_sentence(tmp_path, flag, message):
-  done = _variance(tmp_path, flag)
-  assert done.returncode == 2 and message in done.stderr, done.stderr
-  assert 'Traceback' not in done.stderr
+  assert message in programs.one_error(tmp_path, 'experiments.variance', flag)
 
 
 if __name__ == '__main__':

@@ -7,18 +7,15 @@ after the other.
 import sys
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from f3ast_tff import availability
+from f3ast_tff import methods
 from f3ast_tff import randomness
 from f3ast_tff import selection
-from f3ast_tff.datasets import synthetic
-from f3ast_tff.learning import engine
 from f3ast_tff.methods import released
-from f3ast_tff.models import softmax
 from f3ast_tff.runs import config as config_lib
-from f3ast_tff.runs import loop
+from f3ast_tff.runs import selector as selector_lib
 
 _STEP_SIZES = {'sgd': config_lib.LearningRates(0.01, 1.0)}
 _BATCH = 20
@@ -82,8 +79,8 @@ def _replay_f3ast(sizes, masks):
   return history, r
 
 
-def test_fifty_rounds_of_f3ast_as_the_released_code_plays_them(tmp_path):
-  dataset = synthetic.load(num_clients=9, seed=2)
+def test_fifty_rounds_of_f3ast_as_the_released_code_plays_them():
+  sizes = np.array([113, 58, 3071, 60, 97, 211, 51, 86, 402])
   config = config_lib.Config(
     avail='home_devices',
     protocol='released',
@@ -93,19 +90,16 @@ def test_fifty_rounds_of_f3ast_as_the_released_code_plays_them(tmp_path):
     batch_size=_BATCH,
     seed=2,
   ).resolve(_STEP_SIZES)
-  loop.run(config, engine.Task(dataset, softmax.build()), tmp_path)
+  steps = list(selector_lib.build(config, sizes, sizes).simulate(_ROUNDS))
   # Who is there does not depend on the run's seed.
   model = availability.home_devices(9, seed=1)
   masks = [model(t) for t in range(1, _ROUNDS + 1)]
   assert any(mask.sum() < _K for mask in masks)  # Or the test shows less.
-  history, r = _replay_f3ast(dataset.num_examples.tolist(), masks)
-  rounds = pd.read_csv(tmp_path / 'rounds.csv')
-  for t, (chosen, sum_of_weights) in enumerate(history):
-    row = rounds.iloc[t]
-    assert list(map(int, row['clients'].split())) == chosen
-    assert row['sum_of_weights'] == pytest.approx(sum_of_weights, rel=1e-5)
-  clients = pd.read_csv(tmp_path / 'clients.csv')
-  np.testing.assert_allclose(clients['rate'], r, rtol=1e-12)
+  history, r = _replay_f3ast(sizes.tolist(), masks)
+  for step, (chosen, sum_of_weights) in zip(steps, history):
+    assert step.cohort.clients.tolist() == chosen
+    assert step.cohort.weights.sum() == pytest.approx(sum_of_weights)
+  np.testing.assert_allclose(steps[-1].rates, r, rtol=1e-12)
 
 
 def test_fifty_rounds_of_fedavg_draw_with_replacement_and_weigh_by_size():
@@ -164,20 +158,18 @@ def test_nobody_there(name):
   situation = selection.Situation(
     p, p, np.zeros(3, bool), 2, num_predictions=np.ones(3)
   )
-  policy = released.policy(name, released.parse('released'))
+  policy = released.departing(name, released.parse('released'))
   cohort = policy(situation, _rng())
-  # The released F3AST goes on with clients that are away.
+  # The released F3AST takes clients that are away.
   assert cohort.clients.size == (2 if name == 'f3ast' else 0)
   assert cohort.weights.size == cohort.clients.size
 
 
-def test_departures_concern_their_own_method_only():
-  only_f3ast = released.parse('divide_by_k')
-  for name in set(selection.POLICIES) - {'f3ast'}:
-    assert released.policy(name, only_f3ast) is selection.POLICIES[name]
-  assert released.policy('f3ast', released.Protocol()) is (
-    selection.POLICIES['f3ast']
-  )
+@pytest.mark.parametrize('name', list(methods.POLICIES))
+def test_departures_concern_their_own_method_only(name):
+  assert released.departing(name, released.Protocol()) == name
+  departs = released.departing(name, released.parse('divide_by_k'))
+  assert (departs == name) == (name != 'f3ast')
 
 
 if __name__ == '__main__':

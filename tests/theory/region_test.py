@@ -11,18 +11,7 @@ from scipy import optimize
 from f3ast_tff import rates
 from f3ast_tff.theory import region
 from f3ast_tff.theory import static_policy
-
-_TWO = region.introduction_example()
-_HALVES = np.array([0.5, 0.5])
-
-
-def _random_system(seed, n=6):
-  """A joint distribution in which clients may depend on each other."""
-  rng = np.random.default_rng(seed)
-  masks = np.array([[c >> k & 1 for k in range(n)] for c in range(2**n)], bool)
-  probabilities = rng.dirichlet(np.full(2**n, 0.2))
-  system = region.System(masks, probabilities, int(rng.integers(1, n)))
-  return system, rng.dirichlet(np.full(n, 0.7))
+from tests import systems
 
 
 def _best_response(system, scores):
@@ -37,15 +26,15 @@ def _best_response(system, scores):
 
 def test_introduction_by_hand():
   np.testing.assert_allclose(
-    region.vertices(_TWO),
+    region.vertices(systems.TWO),
     [[0, 0], [0, 0.8], [0.075, 0.8], [0.375, 0], [0.375, 0.5]],
     atol=1e-12,
   )
-  np.testing.assert_allclose(region.naive_rates(_TWO), [0.225, 0.65])
-  assert region.rank(_TWO, []) == 0
-  assert region.rank(_TWO, [0]) == pytest.approx(0.375)
-  assert region.rank(_TWO, [1]) == pytest.approx(0.8)
-  assert region.rank(_TWO, [0, 1]) == pytest.approx(0.875)
+  np.testing.assert_allclose(region.naive_rates(systems.TWO), [0.225, 0.65])
+  assert region.rank(systems.TWO, []) == 0
+  assert region.rank(systems.TWO, [0]) == pytest.approx(0.375)
+  assert region.rank(systems.TWO, [1]) == pytest.approx(0.8)
+  assert region.rank(systems.TWO, [0, 1]) == pytest.approx(0.875)
 
 
 @pytest.mark.parametrize(
@@ -62,16 +51,16 @@ def test_introduction_by_hand():
   ],
 )
 def test_what_is_inside_by_hand(r, inside):
-  assert region.contains(_TWO, np.array(r)) == inside
+  assert region.contains(systems.TWO, np.array(r)) == inside
   if not inside:
     with pytest.raises(ValueError, match='not achievable'):
-      static_policy.policy_for(_TWO, np.array(r))
+      static_policy.policy_for(systems.TWO, np.array(r))
 
 
 def test_optimum_of_the_introduction():
-  best = region.minimise_h(_TWO, _HALVES)
+  best = region.minimise_h(systems.TWO, systems.HALVES)
   np.testing.assert_allclose(best, [0.375, 0.5], rtol=1e-12)
-  assert rates.variance_bound(_HALVES, best) == pytest.approx(7 / 6)
+  assert rates.variance_bound(systems.HALVES, best) == pytest.approx(7 / 6)
 
 
 @pytest.mark.parametrize('correlation', rates.CORRELATIONS)
@@ -82,14 +71,14 @@ def test_optimum_against_a_fine_grid(p1, correlation):
   r2 = np.minimum(0.8, 0.875 - r1)
   c = p if correlation == 'positive' else p**2
   h = c[0] / r1 + c[1] / r2
-  best = region.minimise_h(_TWO, p, correlation)
+  best = region.minimise_h(systems.TWO, p, correlation)
   np.testing.assert_allclose(best, [r1[h.argmin()], r2[h.argmin()]], atol=1e-5)
   assert rates.variance_bound(p, best, correlation) <= h.min() + 1e-12
 
 
 @pytest.mark.parametrize('seed', range(8))
 def test_optimum_is_proved_without_the_theory_of_polymatroids(seed):
-  system, p = _random_system(seed)
+  system, p = systems.random_system(seed)
   for correlation in rates.CORRELATIONS:
     best = region.minimise_h(system, p, correlation)
     h = rates.variance_bound(p, best, correlation)
@@ -106,7 +95,7 @@ def test_optimum_is_proved_without_the_theory_of_polymatroids(seed):
 
 @pytest.mark.parametrize('seed', range(4))
 def test_optimum_against_sequential_quadratic_programming(seed):
-  system, p = _random_system(seed)
+  system, p = systems.random_system(seed)
   sets = np.array([[u >> k & 1 for k in range(6)] for u in range(1, 64)])
   bounds = np.array([region.rank(system, np.flatnonzero(u)) for u in sets])
   x = region.naive_rates(system)
@@ -135,7 +124,7 @@ def test_optimum_against_sequential_quadratic_programming(seed):
 )
 @hypothesis.settings(max_examples=40)
 def test_no_feasible_rates_are_better(seed, correlation):
-  system, p = _random_system(seed, n=4)
+  system, p = systems.random_system(seed, n=4)
   best = region.minimise_h(system, p, correlation)
   assert region.contains(system, best)
   h = rates.variance_bound(p, best, correlation)
@@ -155,44 +144,19 @@ def test_clients_without_data_get_nothing_and_do_not_disturb():
   np.testing.assert_allclose(best, [0.375, 0.5, 0], rtol=1e-12)
 
 
-def test_policy_draws_what_it_promises():
-  system, p = _random_system(3)
-  r = 0.9 * region.minimise_h(system, p) + 0.1 * region.naive_rates(system)
-  policy = static_policy.policy_for(system, r)
-  rng = np.random.default_rng(0)
-  num_rounds = 20_000
-  counts = np.zeros(6)
-  for c in rng.choice(len(system.masks), num_rounds, p=system.probabilities):
-    selected = static_policy.draw(policy, system.masks[c], rng)
-    assert system.masks[c][selected].all() and selected.size <= system.k
-    counts[selected] += 1
-  error = np.sqrt(r * (1 - r) / num_rounds)
-  assert (np.abs(counts / num_rounds - r) < 5 * error).all()
-
-
-def test_moments_by_hand():
-  policy = static_policy.policy_for(_TWO, np.array([0.375, 0.5]))
-  mean, covariance = static_policy.moments(policy)
-  np.testing.assert_allclose(mean, [0.375, 0.5], atol=1e-9)
-  # One client at most: E X1 X2 = 0.
-  np.testing.assert_allclose(
-    covariance, [[0.375 * 0.625, -0.1875], [-0.1875, 0.25]], atol=1e-8
-  )
-
-
-def test_independent_clients_can_be_selected_in_positive_correlation():
-  # The proof of the paper's variance lemma needs P(i, j in S) <= r_i r_j for
-  # independent clients and a strict priority. K = 2; three clients of chance .9
-  # come first, then i and j of chance .1:
-  #   P(i, j in S) = .01 P(none of three)                       = .01 * .001
-  #   r_i = .1 P(at most one of three)                          = .1 * .028
-  #   r_j = .1 (P(none) + P(one) P(i not available))            = .1 * .0253
-  system = region.independent(np.array([0.9, 0.9, 0.9, 0.1, 0.1]), 2)
-  policy = static_policy.policy_for(system, region.greedy(system, range(5)))
-  mean, covariance = static_policy.moments(policy)
-  np.testing.assert_allclose(mean[3:], [0.0028, 0.00253], atol=1e-8)
-  assert covariance[3, 4] == pytest.approx(1e-5 - 0.0028 * 0.00253, abs=1e-8)
-  assert covariance[3, 4] > 0
+def test_configurations_come_as_often_as_they_should():
+  model = region.Configurations(systems.TWO, seed=3)
+  np.testing.assert_allclose(model.probabilities(5), [0.375, 0.8])
+  assert model.num_clients == 2 and not model.positively_correlated
+  masks = np.array([model(t) for t in range(1, 4001)])
+  np.testing.assert_array_equal(model(17), masks[16])
+  for mask, chance in zip(systems.TWO.masks, systems.TWO.probabilities):
+    found = (masks == mask).all(axis=1).mean()
+    assert abs(found - chance) < 5 * np.sqrt(chance * (1 - chance) / 4000)
+  other = region.Configurations(systems.TWO, seed=4)
+  assert any((other(t) != masks[t - 1]).any() for t in range(1, 50))
+  with pytest.raises(ValueError, match='count from 1'):
+    model.probabilities(0)
 
 
 @pytest.mark.parametrize(
@@ -220,34 +184,27 @@ def test_independent_clients_can_be_selected_in_positive_correlation():
       ),
       'sum to 1',
     ),
-    (lambda: region.contains(_TWO, np.ones(3)), 'each of the 2 clients'),
-    (lambda: region.minimise_h(_TWO, np.array([0.5, np.nan])), '2 clients'),
-    (lambda: region.minimise_h(_TWO, np.array([0.5, 0.4])), 'sum to 1'),
+    (lambda: region.contains(systems.TWO, np.ones(3)), 'each of the 2 clients'),
+    (
+      lambda: region.minimise_h(systems.TWO, np.array([0.5, np.nan])),
+      '2 clients',
+    ),
+    (lambda: region.minimise_h(systems.TWO, np.array([0.5, 0.4])), 'sum to 1'),
     (
       lambda: region.minimise_h(
-        region.independent(np.array([0.0, 1.0]), 1), _HALVES
+        region.independent(np.array([0.0, 1.0]), 1), systems.HALVES
       ),
       'client 0 has data but can never',
     ),
     (
       lambda: region.minimise_h(
-        region.independent(np.array([0.5, 1.0]), 0), _HALVES
+        region.independent(np.array([0.5, 1.0]), 0), systems.HALVES
       ),
       'can never take part',
     ),
     (
       lambda: region.vertices(region.independent(np.full(8, 0.5), 1)),
       'at most 7 clients',
-    ),
-    (
-      lambda: static_policy.draw(
-        static_policy.policy_for(
-          region.System(np.array([[True, False]]), np.ones(1), 1), np.zeros(2)
-        ),
-        np.array([True, True]),
-        np.random.default_rng(0),
-      ),
-      'knows no configuration',
     ),
   ],
 )

@@ -3,21 +3,25 @@
 import importlib
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import zipfile
 
+import numpy
 import pytest
+import scipy
 
 import f3ast_tff
 
 _TOOLS = pathlib.Path(__file__).parents[2] / 'tools'
 
+# Without site-packages: TensorFlow, pandas and the like cannot be imported.
 _PROGRAM = """
 import sys, f3ast_tff
-there = f3ast_tff.availability.scarce(1000, seed=0)
-print(f3ast_tff.__file__, f3ast_tff.__version__, 100 < there(1).sum() < 300)
-assert 'tensorflow' not in sys.modules
+selector = f3ast_tff.build_selector([0.5, 0.5], 'scarce', 1, policy=POLICY)
+steps = list(selector.simulate(9))
+print(f3ast_tff.__file__, f3ast_tff.__version__, len(steps))
 """
 
 
@@ -27,27 +31,54 @@ def try_wheel(monkeypatch):
   return importlib.import_module('try_wheel')
 
 
-def test_the_wheel_holds_the_package_and_works_from_elsewhere(
-  try_wheel, tmp_path
+@pytest.fixture(scope='module')
+def wheel(tmp_path_factory):
+  with pytest.MonkeyPatch.context() as patch:
+    patch.syspath_prepend(str(_TOOLS))
+    return importlib.import_module('try_wheel').build(
+      tmp_path_factory.mktemp('wheel')
+    )
+
+
+def test_the_wheel_holds_the_package_and_asks_for_numpy_and_scipy(
+  try_wheel, wheel
 ):
-  wheel = try_wheel.build(tmp_path)
   try_wheel.check_content(wheel)
   assert wheel.name == f'f3ast_tff-{f3ast_tff.__version__}-py3-none-any.whl'
-  place, elsewhere = tmp_path / 'installed', tmp_path / 'elsewhere'
-  elsewhere.mkdir()
+  with zipfile.ZipFile(wheel) as archive:
+    (path,) = (n for n in archive.namelist() if n.endswith('/METADATA'))
+    lines = archive.read(path).decode().splitlines()
+  always = [
+    line.split()[1]
+    for line in lines
+    if line.startswith('Requires-Dist') and 'extra ==' not in line
+  ]
+  assert [re.match(r'\w+', each)[0] for each in always] == ['numpy', 'scipy']
+  assert not any('<' in each for each in always)
+  assert 'Requires-Python: >=3.9' in lines
+
+
+@pytest.mark.parametrize('policy', ['f3ast', 'fixed_policy'])
+def test_the_wheel_works_with_numpy_and_scipy_alone(wheel, policy, tmp_path):
+  place, packages = tmp_path / 'installed', tmp_path / 'packages'
+  packages.mkdir()
+  for package in (numpy, scipy):
+    folder = pathlib.Path(package.__file__).parent
+    for path in folder.parent.glob(f'{folder.name}*'):
+      (packages / path.name).symlink_to(path)
   with zipfile.ZipFile(wheel) as archive:
     archive.extractall(place)
   done = subprocess.run(
-    [sys.executable, '-c', _PROGRAM],
-    cwd=elsewhere,
-    env={**os.environ, 'PYTHONPATH': str(place)},
+    [sys.executable, '-S', '-c', _PROGRAM.replace('POLICY', repr(policy))],
+    cwd=tmp_path,
+    env={**os.environ, 'PYTHONPATH': f'{place}:{packages}'},
     capture_output=True,
     text=True,
-    check=True,
     timeout=60,
   )
+  assert done.returncode == 0, done.stderr
   file = place / 'f3ast_tff' / '__init__.py'
-  assert done.stdout.split() == [str(file), f3ast_tff.__version__, 'True']
+  assert done.stdout.split() == [str(file), f3ast_tff.__version__, '9']
 
 
 def test_a_wheel_that_lacks_a_file_or_has_one_too_many(try_wheel, tmp_path):
@@ -63,12 +94,13 @@ def test_a_wheel_that_lacks_a_file_or_has_one_too_many(try_wheel, tmp_path):
 
 
 def test_the_tests_for_the_wheel_need_the_package_only(try_wheel):
-  chosen = try_wheel.fast_tests()
-  assert 'tests/rates_test.py' in chosen
-  assert 'tests/experiments/flags_test.py' not in chosen
-  for path in chosen:
-    text = (_TOOLS.parent / path).read_text()
-    assert 'from experiments' not in text
+  for name in (*try_wheel.NUMPY_TESTS, *try_wheel.TRAINING_TESTS):
+    path = _TOOLS.parent / name
+    for file in sorted(path.glob('*.py')) if path.is_dir() else [path]:
+      imports = re.findall(
+        r'^(?:from|import) (experiments|benchmarks)', file.read_text(), re.M
+      )
+      assert not imports, file
 
 
 if __name__ == '__main__':

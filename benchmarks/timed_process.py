@@ -1,6 +1,6 @@
-"""How a contender of a benchmark and the program that times it talk.
+"""How a benchmark and the processes that it times talk.
 
-A contender is a process of its own, so that each has its own memory, threads
+Each contender is a process of its own, so that it has its own memory, threads
 and, for FedJAX, its own packages. It reads a line with the numbers of the
 cohorts to train with and answers with a line with the seconds of each round.
 Waiting costs nothing, so many can be ready at a time and take turns.
@@ -78,14 +78,14 @@ def peak_megabytes(pid: Optional[int] = None) -> int:
 
 
 def serve(
-  play: Callable[[np.ndarray], None],
+  run_round: Callable[[np.ndarray], None],
   cohorts: np.ndarray,
   worker_pid: Optional[int] = None,
 ) -> None:
-  """Plays the rounds that are asked for on standard input, until it ends.
+  """Runs the rounds that are asked for on standard input, until it ends.
 
   Args:
-    play: Plays a round with the given clients.
+    run_round: Runs a round with the given clients.
     cohorts: The clients of each round.
     worker_pid: The process that does the work, if it is another.
   """
@@ -96,7 +96,7 @@ def serve(
     seconds = []
     for number in json.loads(line):
       began = time.perf_counter()
-      play(cohorts[number])
+      run_round(cohorts[number])
       seconds.append(time.perf_counter() - began)
     megabytes = {'driver': peak_megabytes()}
     if worker_pid is not None:
@@ -116,7 +116,7 @@ class Answer(NamedTuple):
   megabytes: dict[str, int]
 
 
-class Contender:
+class TimedProcess:
   """A contender that runs."""
 
   def __init__(self, command: Sequence[str], log: Any, folder: str = '.'):

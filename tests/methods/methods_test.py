@@ -1,0 +1,106 @@
+"""Tests of `methods`: the policies by name, and `build_selector`."""
+
+import sys
+
+import hypothesis
+from hypothesis import strategies as st
+import numpy as np
+import pytest
+
+from f3ast_tff import availability
+from f3ast_tff import communication
+from f3ast_tff import methods
+from f3ast_tff import rates
+from tests import situations
+
+_P = np.array([0.5, 0.3, 0.2])
+
+
+@hypothesis.given(
+  situations.situations(),
+  st.sampled_from(list(methods.POLICIES)),
+  st.integers(0, 99),
+)
+@hypothesis.settings(max_examples=200)
+def test_every_policy_takes_k_or_all_who_are_there(s, name, seed):
+  s = s._replace(losses_of=lambda clients: s.p[clients])
+  cohort = methods.POLICIES[name](s, situations.rng(seed))
+  most = min(s.k, s.available.sum())
+  if name == 'proportional_with_replacement':
+    assert min(1, most) <= len(cohort.clients) <= most
+  else:
+    assert len(cohort.clients) == most
+  assert len(cohort.weights) == len(cohort.clients)
+  assert s.available[cohort.clients].all()
+  assert (np.diff(cohort.clients) > 0).all()
+
+
+def test_power_of_choice_alone_waits_for_the_model():
+  waiting = {
+    name
+    for name in methods.POLICIES
+    if methods.build_selector(_P, 'always', 1, policy=name).needs_losses
+  }
+  assert waiting == {'power_of_choice'}
+
+
+def test_algorithms_are_policies_and_optimizers():
+  assert methods.ALGORITHMS['f3ast_adam'] == ('f3ast', 'adam')
+  assert methods.ALGORITHMS['fedavg'] == ('proportional', 'sgd')
+  assert {a.selection for a in methods.ALGORITHMS.values()} <= set(
+    methods.POLICIES
+  )
+  with pytest.raises(TypeError):
+    methods.ALGORITHMS['sgd'] = ('f3ast', 'sgd')
+
+
+def test_what_is_built_is_what_was_asked_for():
+  constraint = communication.Schedule((2, 1))
+  model = availability.smartphones(3, seed=9)
+  selector = methods.build_selector(
+    [0.5, 0.3, 0.2], model, constraint, beta=0.5, num_candidates=7, seed=4
+  )
+  np.testing.assert_allclose(selector.initial_rates, [0.75, 0.45, 0.3])
+  assert selector.availability is model and selector.constraint is constraint
+  assert (selector.beta, selector.seed) == (0.5, 4)
+  assert selector.num_candidates == 7 and selector.factors is None
+  # Names stand for models of the same seed, numbers for a fixed K.
+  selector = methods.build_selector(_P, 'scarce', np.int64(2), seed=4)
+  expected = availability.scarce(3, seed=4)
+  for t in range(1, 20):
+    np.testing.assert_array_equal(selector.availability(t), expected(t))
+    assert selector.constraint(t) == 2
+
+
+@pytest.mark.parametrize('name', list(availability.MODELS))
+@pytest.mark.parametrize('correlation', ['auto', *rates.CORRELATIONS])
+def test_the_form_of_h_fits_the_availability(name, correlation):
+  found = methods.build_selector(_P, name, 1, correlation=correlation)
+  fitting = 'positive' if name == 'smartphones' else 'uncorrelated'
+  expected = fitting if correlation == 'auto' else correlation
+  assert found.correlation == expected
+
+
+@pytest.mark.parametrize(
+  'changes, message',
+  [
+    ({'availability': availability.always(2)}, '2 clients, but p has 3'),
+    ({'availability': 'sometimes'}, "uneven or one of your own.*'sometimes'"),
+    ({'policy': 'best'}, "power_of_choice, fixed_policy or one.*'best'"),
+    ({'p': _P / 2}, 'p must sum to 1'),
+    ({'p': [0.5, np.nan, 0.5]}, 'finite numbers'),
+    ({'beta': 0.0}, 'beta must be in'),
+    ({'correlation': 'negative'}, 'Correlation must be one of'),
+    ({'rate_init': 'zero'}, 'Initial rates must be one of'),
+    ({'clients_per_round': -1}, 'whole number from 0'),
+  ],
+)
+def test_bad_input_is_one_sentence(changes, message):
+  arguments = {'p': _P, 'availability': 'scarce', 'clients_per_round': 2}
+  with pytest.raises(ValueError, match=message) as error:
+    methods.build_selector(**{**arguments, **changes})
+  assert str(error.value).endswith('.') and '\n' not in str(error.value)
+
+
+if __name__ == '__main__':
+  sys.exit(pytest.main([__file__, *sys.argv[1:]]))
