@@ -117,7 +117,7 @@ def before_tensorflow(verbose: bool = False, threads: int = 0) -> None:
     threads: How many threads one of its operations may use; 0 for as many as
       there are cores.
   """
-  gc.disable()  # A fifth of the time of the imports; `training` turns it on.
+  gc.disable()  # A fifth of the time of the imports; `loop.run` turns it on.
   os.environ['TF_CPP_MIN_LOG_LEVEL'] = '0' if verbose else '3'
   if threads:
     os.environ['TF_NUM_INTRAOP_THREADS'] = str(threads)
@@ -225,7 +225,7 @@ def run(
     name: The task's name.
     task_settings: Returns the settings that only this task has, from its flags;
       they are recorded with the common ones.
-    build_task: Maps the settings to the `engine.Task`. It may import
+    build_task: Maps the settings to the `task.Task`. It may import
       TensorFlow; this module does not, so that `--help` and wrong flags answer
       at once.
     learning_rates: The default step sizes of each server optimizer.

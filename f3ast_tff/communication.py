@@ -1,4 +1,4 @@
-"""How many may speak: the communication constraint K_t.
+"""How many may take part: the communication constraint K_t.
 
 Each constraint answers `k = constraint(t)` for a round t = 1, 2, ... as a pure
 function of its parameters and t, and knows its `mean` and its `maximum`.

@@ -179,7 +179,7 @@ def _server(
   correlation: str,
   aggregator: Optional[Aggregator] = None,
 ) -> _Server:
-  """Returns what the server does; see `compose`."""
+  """Returns what the server does; see `build_process`."""
   p = np.asarray(p, np.float64)
   initial_rates = np.asarray(initial_rates, np.float64)
   rates.check(p, beta)

@@ -1,4 +1,4 @@
-"""Static policies of a small system, exactly: the paper's Definition 3.2.
+"""Static policies of a small system, exactly: the paper's Definition 3.1.
 
 Given who is available, such a policy draws the cohort from a fixed
 distribution. Every achievable rate is attained by one.
@@ -14,7 +14,7 @@ from f3ast_tff.theory import region
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class StaticPolicy:
-  """A static configuration-dependent policy f, the paper's Definition 3.2.
+  """A static configuration-dependent policy f, the paper's Definition 3.1.
 
   Attributes:
     system: The system it is for.
