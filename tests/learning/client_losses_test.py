@@ -153,36 +153,51 @@ def test_losses_on_what_clients_would_train_on_by_hand(xla, is_trained):
   np.testing.assert_array_equal(got[1:3], [0, 0])
 
 
+_SPEC = {
+  'y': tf.TensorSpec([None], tf.int32), 'x': tf.TensorSpec([None, 60])
+}
+
+
 def _keras():
   return tff.learning.models.from_keras_model(
     tf.keras.Sequential([tf.keras.layers.Dense(10, input_shape=(60,))]),
     loss=tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True),
-    input_spec=(
-      tf.TensorSpec([None, 60], tf.float32), tf.TensorSpec([None], tf.int32)
-    ),
+    input_spec=_SPEC,
   )
 
 
 @pytest.mark.parametrize(
-  'model', [softmax.build().functional, _keras], ids=['functional', 'keras']
+  'model, fields',
+  [
+    (softmax.build().functional, tuple),
+    (softmax.build().functional, dict),
+    (_keras, dict),
+  ],
+  ids=['functional', 'functional, by name', 'keras'],
 )
-def test_losses_on_datasets_by_hand(model):
-  sgd = tff.learning.optimizers.build_sgdm(0.1)
-  client_type = client_work.on_datasets(model, sgd, 4).client_type
-  losses_of = client_losses.on_datasets(model, 4, client_type)
+def test_losses_on_datasets_by_hand(model, fields):
   bad = {**_EXAMPLES[2], 'x': np.full_like(_EXAMPLES[2]['x'], np.nan)}
   nothing = {name: array[:0] for name, array in _EXAMPLES[0].items()}
-  train = [_EXAMPLES[0], _EXAMPLES[1], bad, nothing]
-  queried = [
-    client_work.ClientInput(
-      tf.data.Dataset.from_tensor_slices((train[k]['x'], train[k]['y'])).batch(
-        _BATCH
-      ),
-      np.int32(k),
-      np.float32(0),
+  queried = []
+  for k, examples in ((1, _EXAMPLES[1]), (2, bad), (3, nothing)):
+    # By name in another order than that of pairs.
+    elements = {name: examples[name] for name in 'yx'}
+    if fields is tuple:
+      elements = examples['x'], examples['y']
+    dataset = tf.data.Dataset.from_tensor_slices(elements).batch(_BATCH)
+    queried.append(
+      client_work.ClientInput(dataset, np.int32(k), np.float32(0))
     )
-    for k in (1, 2, 3)
-  ]
+  client_type = tff.types.to_type(
+    client_work.ClientInput(
+      tff.types.SequenceType(
+        tff.types.tensorflow_to_type(dataset.element_spec)
+      ),
+      np.int32,
+      np.float32,
+    )
+  )
+  losses_of = client_losses.on_datasets(model, 4, client_type)
   weights = _model_weights(_weights())
   if model is _keras:  # Its weights are in lists.
     weights = tff.learning.models.ModelWeights(list(_weights()), [])

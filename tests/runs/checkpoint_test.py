@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import tensorflow_federated as tff
 
-from f3ast_tff.runs import checkpoint
 from f3ast_tff.learning import process
+from f3ast_tff.runs import checkpoint
 from f3ast_tff.runs import run_directory
 
 _ORIGIN = {'beta': 0.001, 'the data set': 'one', 'f3ast-tff': '1.0'}

@@ -5,11 +5,11 @@ import sys
 import numpy as np
 import pytest
 
-from f3ast_tff.runs import evaluation
 from f3ast_tff.datasets import shakespeare
 from f3ast_tff.datasets import synthetic
 from f3ast_tff.models import character_lstm
 from f3ast_tff.models import softmax
+from f3ast_tff.runs import evaluation
 
 
 def test_averages_by_hand():
