@@ -54,6 +54,10 @@ _TRIALS = flags.DEFINE_integer('trials', 20, 'How many.', lower_bound=1)
 _NUM_ROUNDS = flags.DEFINE_integer(
   'num_rounds', 800, 'Rounds of a run.', lower_bound=100
 )
+_CHANCE = flags.DEFINE_integer('chance', 0, 'Decides what happens when.')
+_KEEP = flags.DEFINE_string(
+  'keep', None, 'A new folder for all runs; by default they are thrown away.'
+)
 _KINDS = flags.DEFINE_list('kinds', None, 'What happens; by default all.')
 
 _NUM_NODES = 3
@@ -509,9 +513,9 @@ def run_trials(folder: pathlib.Path, cluster: Cluster) -> int:
   """Runs all trials and prints how they went; returns how many failed."""
   reference = _reference(folder)
   outcomes: dict[str, list[Outcome]] = collections.defaultdict(list)
-  kinds = _kinds(_TRIALS.value, random.Random(trials.CHANCE.value))
+  kinds = _kinds(_TRIALS.value, random.Random(_CHANCE.value))
   for number, kind in enumerate(kinds):
-    chance = random.Random(f'{trials.CHANCE.value} {number}')
+    chance = random.Random(f'{_CHANCE.value} {number}')
     run_folder = folder / f'trial{number}'
     outcome = run_trial(kind, cluster, run_folder, reference, chance)
     outcomes[kind].append(outcome)
@@ -521,7 +525,7 @@ def run_trials(folder: pathlib.Path, cluster: Cluster) -> int:
       f'{outcome.problem or "equal"}',
       flush=True,
     )
-    if not outcome.problem and trials.KEEP.value is None:
+    if not outcome.problem and _KEEP.value is None:
       shutil.rmtree(run_folder)
   print('  kind       trials  equal  seconds  longest pause')
   for kind in (k for k in _KIND_OF_FAULT if k in outcomes):
@@ -546,7 +550,7 @@ def main(argv: Sequence[str]) -> None:
   cluster, watch = Cluster(), cleanup.start(of_ray)
   signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
   try:
-    trials.main(lambda folder: run_trials(folder, cluster))
+    trials.main(lambda folder: run_trials(folder, cluster), _KEEP.value)
   finally:
     cluster.kill_all()
     watch.communicate()  # It ends what is left.

@@ -46,6 +46,10 @@ _TRIALS = flags.DEFINE_integer('trials', 50, 'How many.', lower_bound=1)
 _NUM_ROUNDS = flags.DEFINE_integer(
   'num_rounds', 40, 'Rounds of a run.', lower_bound=1
 )
+_CHANCE = flags.DEFINE_integer('chance', 0, 'Decides what happens when.')
+_KEEP = flags.DEFINE_string(
+  'keep', None, 'A new folder for all runs; by default they are thrown away.'
+)
 
 KINDS = ('driver', 'write')
 _PATIENCE = 900  # Seconds that one run may take before a trial has failed.
@@ -234,12 +238,12 @@ def run_trials(folder: pathlib.Path, num_rounds: int) -> int:
   for number in tqdm.trange(_TRIALS.value, unit='trial', disable=None):
     kind = KINDS[number % len(KINDS)]
     run = Run(folder / f'trial{number}', options)
-    chance = random.Random(f'{trials.CHANCE.value} {number}')
+    chance = random.Random(f'{_CHANCE.value} {number}')
     outcome = trial(kind, run, num_rounds, num_writes, reference, chance)
     outcomes[kind].append(outcome)
     if outcome.problem:
       tqdm.tqdm.write(f'trial {number} ({kind}): {outcome.problem}')
-    elif trials.KEEP.value is None:
+    elif _KEEP.value is None:
       shutil.rmtree(run.folder)
   everything = [outcome for kind in outcomes.values() for outcome in kind]
   places = collections.Counter(
@@ -262,7 +266,9 @@ def main(argv: Sequence[str]) -> None:
   del argv
   # In the place of TFF's context, which complains when a program ends.
   execution.set_in_process(1)
-  trials.main(lambda folder: run_trials(folder, _NUM_ROUNDS.value))
+  trials.main(
+    lambda folder: run_trials(folder, _NUM_ROUNDS.value), _KEEP.value
+  )
 
 
 if __name__ == '__main__':

@@ -8,14 +8,6 @@ import sys
 import tempfile
 from typing import Any, Optional
 
-from absl import flags
-
-# Names that the experiments, whose flags may be defined later, do not have.
-CHANCE = flags.DEFINE_integer('chance', 0, 'Decides what happens when.')
-KEEP = flags.DEFINE_string(
-  'keep', None, 'A new folder for all runs; by default they are thrown away.'
-)
-
 ROOT = pathlib.Path(__file__).parents[1]
 # What has to be equal, byte for byte.
 FILES = ('metrics.csv', 'rounds.csv', 'clients.csv', 'model.npz')
@@ -96,10 +88,17 @@ def report(problems: Sequence[str]) -> int:
   return num_failed
 
 
-def main(run_trials: Callable[[pathlib.Path], int]) -> None:
-  """Runs trials below a folder; the exit code is 1 if one has failed."""
+def main(
+  run_trials: Callable[[pathlib.Path], int], keep: Optional[str]
+) -> None:
+  """Runs trials and exits with code 1 if one has failed.
+
+  Args:
+    run_trials: Runs them below a folder; returns how many have failed.
+    keep: The folder; None for one that is thrown away.
+  """
   with tempfile.TemporaryDirectory() as scratch:
-    folder = pathlib.Path(KEEP.value or scratch)
+    folder = pathlib.Path(keep or scratch)
     folder.mkdir(parents=True, exist_ok=True)
     failures = run_trials(folder)
   sys.exit(1 if failures else 0)
