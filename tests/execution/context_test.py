@@ -1,4 +1,4 @@
-"""Tests of `execution.context`, with TFF's own runtime as a witness."""
+"""Tests of `execution.context`, against TFF's own runtime."""
 
 import collections
 import sys
@@ -46,8 +46,8 @@ def _model_fn():
 _SGD = tff.learning.optimizers.build_sgdm
 
 
-@pytest.fixture(scope='module', name='witness')
-def _witness():
+@pytest.fixture(scope='module', name='native_runtime')
+def _native_runtime():
   """What is not run in process is run in TFF's worker."""
   with native.worker():
     yield
@@ -61,7 +61,7 @@ def _fed_avg():
 
 
 @pytest.fixture(scope='module', name='first')
-def _first(fed_avg, witness):
+def _first(fed_avg, native_runtime):
   """The state with which TFF's own runtime starts."""
   return fed_avg.initialize()
 
@@ -198,7 +198,7 @@ def _functional_model():
   ],
   ids=['secure', 'dp'],
 )
-def test_aggregators_equal_tff_s_own_runtime(aggregator, witness):
+def test_aggregators_equal_tff_s_own_runtime(aggregator, native_runtime):
   process = tff.learning.algorithms.build_unweighted_fed_avg(
     _functional_model(), _SGD(0.1), _SGD(1.0), model_aggregator=aggregator
   )
@@ -336,7 +336,7 @@ class TestPlainComputations:
       square(1.0)
 
 
-def test_two_layers_of_sums_run_in_tff_s_worker(witness):
+def test_two_layers_of_sums_run_in_tff_s_worker(native_runtime):
   # What the sentence above says is true: here is no context of ours.
   @tff.federated_computation(_AT_CLIENTS)
   def twice(values):

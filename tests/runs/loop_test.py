@@ -12,7 +12,6 @@ from f3ast_tff import methods
 from f3ast_tff.datasets import synthetic
 from f3ast_tff.execution import rounds as rounds_lib
 from f3ast_tff.runs import checkpoint
-from f3ast_tff.runs import config as config_lib
 from f3ast_tff.runs import divergence
 from f3ast_tff.runs import loop
 from f3ast_tff.runs import run_directory
@@ -68,17 +67,16 @@ def test_every_algorithm_trains(algorithm, run):
 @pytest.mark.parametrize(
   'settings',
   [
-    # What each optimizer computes is in `rounds_test`.
-    *(
-      {'server_optimizer': name, 'avail': 'always', 'proximal': 0.1}
-      for name in config_lib.SERVER_OPTIMIZERS
-    ),
+    # What each optimizer computes is in `rounds_test`. Algorithms have others.
+    {'server_optimizer': 'momentum', 'avail': 'always', 'proximal': 0.1},
+    {'server_optimizer': 'yogi', 'avail': 'always'},
+    {'server_optimizer': 'adagrad', 'avail': 'always'},
     {'selection': 'uniform', 'avail': 'home_devices'},
     {'selection': 'fixed_policy', 'avail': 'home_devices'},
   ],
   ids=lambda settings: next(iter(settings.values())),
 )
-def test_every_server_optimizer_and_selection_trains(settings, run):
+def test_other_server_optimizers_and_selections_train(settings, run):
   optimizer = settings.get('server_optimizer', 'sgd')
   rate = {'sgd': 1.0, 'momentum': 0.1}.get(optimizer, 0.02)
   folder = run(server_learning_rate=rate, **settings)
@@ -100,20 +98,19 @@ def test_power_of_choice_takes_the_highest_losses(run, task):
 def test_a_run_that_is_interrupted_continues_as_if_it_had_not_been(
   run, monkeypatch
 ):
-  # Adam, whose state has to come back, too; each time has a round to repeat.
-  same = {'rounds': 8, 'checkpoint_every': 2, 'algorithm': 'f3ast_adam'}
+  # Adam, whose state has to come back, too; there is a round to repeat.
+  same = {'rounds': 5, 'checkpoint_every': 2, 'algorithm': 'f3ast_adam'}
   whole = run('whole', **same)
-  left, run_round = [4, 7], rounds_lib.Rounds.run
+  run_round = rounds_lib.Rounds.run
 
   def interrupted(self, round_num):
     round_ = run_round(self, round_num)
-    if left and round_num == left[0]:
-      left.pop(0)
+    if round_num == 4:
       raise KeyboardInterrupt
     return round_
 
-  monkeypatch.setattr(rounds_lib.Rounds, 'run', interrupted)
-  while left:
+  with monkeypatch.context() as patched:
+    patched.setattr(rounds_lib.Rounds, 'run', interrupted)
     with pytest.raises(KeyboardInterrupt):
       run('again', **same)
   again = run('again', **same)

@@ -169,22 +169,21 @@ clients = f3ast_tff.ClientArrays(
   synthetic.load(num_clients=8, seed=1).train, batch_size=20
 )
 constraint = communication.parse('uniform:1,5', 0)
-for is_one_size in (True, False):
-  training = f3ast_tff.build_training(
-    softmax.build(),
-    clients,
-    f3ast_tff.build_selector(clients.p, 'always', constraint),
-    client_optimizer=tff.learning.optimizers.build_sgdm(0.1),
-    num_shards=2,
-  )
-  if not is_one_size:
-    training.cohort_data._filled_up_to = None
-  rounds = f3ast_tff.Rounds(training)
-  sizes = {rounds.run(t).cohort.clients.size for t in range(1, 9)}
+training = f3ast_tff.build_training(
+  softmax.build(),
+  clients,
+  f3ast_tff.build_selector(clients.p, 'always', constraint),
+  client_optimizer=tff.learning.optimizers.build_sgdm(0.1),
+  num_shards=2,
+)
+rounds = f3ast_tff.Rounds(training)
+for _ in range(2):
+  sizes = {rounds.run(t).cohort.clients.size for t in range(1, 6)}
   files = pathlib.Path(sys.argv[1]).glob(
     '*contribute_all*before_optimizations.txt'
   )
   print(len(sizes), len(list(files)))
+  training.cohort_data._filled_up_to = None
 """
 
 
@@ -201,7 +200,7 @@ def test_xla_compiles_the_work_of_clients_once_for_all_cohorts(tmp_path):
   num_sizes, once, num_sizes_again, more = map(int, done.stdout.split())
   assert num_sizes == num_sizes_again > 2  # Cohorts differ.
   assert once == 1
-  assert more - once > 4  # Shards of what each needs would be compiled anew.
+  assert more - once > 2  # Shards of what each needs would be compiled anew.
 
 
 if __name__ == '__main__':
