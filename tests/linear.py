@@ -68,6 +68,7 @@ def keras() -> tff.learning.models.VariableModel:
   )
 
 
+@functools.cache
 def build(
   in_memory: bool = True,
   model: Any = None,
@@ -76,7 +77,19 @@ def build(
   num_shards: Optional[int] = 2,
   **selection: Any,
 ) -> f3ast_tff.Training:
-  """Builds a training; `selection` goes to `build_selector`."""
+  """Builds a training, once for the same arguments; compiling takes long.
+
+  Args:
+    in_memory: As for `read_clients`.
+    model: By default `functional`.
+    aggregator: As for `build_training`, as are the next two.
+    server_optimizer: ServerOpt.
+    num_shards: How many.
+    **selection: Goes to `build_selector`.
+
+  Returns:
+    The training.
+  """
   clients = f3ast_tff.read_clients(client_data(), in_memory)
   settings = {
     'availability': 'always', 'clients_per_round': 2, 'beta': 0.1, **selection

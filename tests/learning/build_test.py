@@ -1,5 +1,6 @@
 """Tests of `build`: how clients train, and the losses that are queried."""
 
+import dataclasses
 import sys
 
 import numpy as np
@@ -19,6 +20,12 @@ pytestmark = pytest.mark.usefixtures('in_process')
 _MODELS = {'functional': linear.functional(), 'keras': linear.keras}
 
 
+def _power_of_choice(in_memory=True, kind='functional'):
+  return linear.build(
+    in_memory, _MODELS[kind], policy='power_of_choice', num_candidates=4
+  )
+
+
 def _queried(training, state, clients, t=1):
   """Returns the losses that some clients report."""
   losses = training.losses
@@ -29,12 +36,7 @@ def _queried(training, state, clients, t=1):
 @pytest.mark.parametrize('kind', _MODELS)
 @pytest.mark.parametrize('in_memory', [True, False], ids=['arrays', 'datasets'])
 def test_power_of_choice_selects_the_highest_losses(kind, in_memory):
-  training = linear.build(
-    in_memory,
-    _MODELS[kind],
-    policy='power_of_choice',
-    num_candidates=4,
-  )
+  training = _power_of_choice(in_memory, kind)
   assert isinstance(training.cohort_data, shards.ClientShards) == in_memory
   state = training.initialize()
   seen = set()
@@ -59,7 +61,7 @@ def test_power_of_choice_selects_the_highest_losses(kind, in_memory):
 
 @pytest.mark.parametrize('in_memory', [True, False], ids=['arrays', 'datasets'])
 def test_only_candidates_are_queried_and_each_has_its_own_loss(in_memory):
-  training = linear.build(in_memory, policy='power_of_choice')
+  training = _power_of_choice(in_memory)
   losses = _queried(training, training.initialize(), [3, 1])
   expected = linear.losses(np.zeros((3, 1)))
   np.testing.assert_allclose(losses[[1, 3]], expected[[1, 3]], rtol=1e-5)
@@ -89,9 +91,8 @@ def test_arrays_of_ones_own_are_queried_whatever_their_epochs():
 def test_a_policy_that_needs_no_losses_has_nobody_queried():
   training = linear.build()
   assert training.losses is None and list(training.makers) == ['train']
-  both = linear.build(policy='power_of_choice')
-  assert list(both.makers) == ['train', 'losses']
-  assert linear.build(in_memory=False, policy='power_of_choice').makers == {}
+  assert list(_power_of_choice().makers) == ['train', 'losses']
+  assert _power_of_choice(in_memory=False).makers == {}
 
 
 def test_a_policy_that_queries_and_does_not_say_so_is_told_how_to():
@@ -99,18 +100,21 @@ def test_a_policy_that_queries_and_does_not_say_so_is_told_how_to():
     del rng
     situation.losses_of(np.array([0, 1]))
 
-  training = linear.build(policy=policy)
+  training = linear.build()
+  training = dataclasses.replace(
+    training, selector=dataclasses.replace(training.selector, policy=policy)
+  )
   with pytest.raises(ValueError, match='@selection.needs_losses'):
     training.next(training.initialize(), 1)
 
 
 def test_availability_by_name_is_the_papers_model():
-  training = linear.build(availability='uneven', seed=4)
+  selector = f3ast_tff.build_selector(linear.P, 'uneven', 2, seed=4)
   model = availability.uneven(linear.P, seed=4)
   for t in range(1, 6):
-    np.testing.assert_array_equal(training.selector.availability(t), model(t))
+    np.testing.assert_array_equal(selector.availability(t), model(t))
   with pytest.raises(ValueError, match='always, scarce, home_devices'):
-    linear.build(availability='sometimes')
+    f3ast_tff.build_selector(linear.P, 'sometimes', 2)
 
 
 def test_an_aggregator_sees_each_client_and_nobody_else():
