@@ -15,8 +15,8 @@ ARGS ?=
 VENV_PYTHON := .venv/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test lint bazel-test wheel-test reproduce paper bench clean \
-  distclean
+.PHONY: help setup test lint bazel-test wheel-test reproduce paper bench docs \
+  clean distclean
 
 help:  ## List the targets.
 	@sed -n 's/^\([a-z-]*\):.*  ## \(.*\)/  \1 \2/p' $(MAKEFILE_LIST) | \
@@ -30,7 +30,6 @@ test: setup  ## Run the tests (ARGS= for pytest).
 
 lint: setup  ## Check style and types.
 	@$(VENV_PYTHON) -m ruff check .
-	@$(VENV_PYTHON) tools/build_files.py
 	@$(VENV_PYTHON) -m mypy f3ast_tff experiments
 
 bazel-test: setup  ## Build all with Bazel, test //:fast, run two rounds.
@@ -55,11 +54,22 @@ bench: setup .venv-fedjax  ## Time rounds: ours, stock TFF, FedJAX (ARGS= adds).
 	  rm -rf $@; echo 'FedJAX cannot be installed here and is left out.'; }
 	@if [ -d $@ ]; then touch $@; fi
 
+docs: .venv-docs  ## Build build/docs, a site of pages and API (no TensorFlow).
+	@.venv-docs/bin/python -m sphinx -q -W --keep-going -j auto -c docs . \
+	  build/docs || { rm -rf build/docs; exit 1; }  # Else warnings come once.
+	@echo 'Open build/docs/index.html in a browser.'
+
+.venv-docs: docs/requirements.txt
+	@rm -rf $@
+	@$(PYTHON) -m venv $@ && $@/bin/python -m pip install -q -r $< || { \
+	  rm -rf $@; exit 1; }
+	@touch $@
+
 clean:  ## Remove caches and build products; keep .venv and runs.
-	@rm -rf build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache \
-	  .hypothesis
-	@find . \( -path ./.venv -o -path ./runs -o -path ./.git \) -prune -o \
+	@rm -rf build dist docs/api *.egg-info .mypy_cache .pytest_cache \
+	  .ruff_cache .hypothesis
+	@find . \( -path './.venv*' -o -path ./runs -o -path ./.git \) -prune -o \
 	  -type d -name __pycache__ -prune -exec rm -rf {} +
 
 distclean: clean  ## Remove environments too; keep runs.
-	@rm -rf .venv .venv-fedjax .setup.lock
+	@rm -rf .venv .venv-docs .venv-fedjax .setup.lock

@@ -224,7 +224,7 @@ def run(
   Args:
     name: The task's name.
     task_settings: Returns the settings that only this task has, from its flags;
-      they are recorded beside the common ones.
+      they are recorded with the common ones.
     build_task: Maps the settings to the `engine.Task`. It may import
       TensorFlow; this module does not, so that `--help` and wrong flags answer
       at once.
@@ -282,7 +282,7 @@ def _train(
   config: config_lib.Config, task: Any, folder: pathlib.Path
 ) -> None:
   # Here, because TensorFlow takes seconds to import; see `run`.
-  from f3ast_tff import execution
+  from f3ast_tff.execution import context
   from f3ast_tff.execution import rounds
   from f3ast_tff.execution.cluster import cluster as cluster_lib
   from f3ast_tff.runs import divergence
@@ -291,7 +291,7 @@ def _train(
   from f3ast_tff.runs import task as task_lib
 
   # In the place of TFF's context, which complains when a program ends.
-  execution.set_in_process(config.parallel_clients)
+  context.set_in_process(config.parallel_clients)
   cluster, where = None, flags.FLAGS.cluster
   if where:
     with one_sentence(connection.UsageError, 2):

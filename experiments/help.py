@@ -5,41 +5,30 @@ about; one that no group names comes last, so that none is lost.
 """
 
 from collections.abc import Iterator, Sequence
+import dataclasses
 import textwrap
 
 from absl import flags
 
-GROUPS = (
-  ('What to train on', (
-    'data_source', 'data_dir', 'alpha', 'num_clients', 'model'
-  )),
-  ('Method', (
-    'algorithm',
-    'selection',
-    'server_optimizer',
-    'proximal',
-    'num_candidates',
-    'protocol',
-  )),
-  ('Who is available, how many may take part', (
-    'avail', 'clients_per_round'
-  )),
-  ('Participation rates of F3AST', ('beta', 'rate_init', 'correlation')),
-  ('Training', (
-    'rounds',
-    'seed',
-    'batch_size',
-    'local_epochs',
-    'local_steps',
-    'client_learning_rate',
-    'server_learning_rate',
-    'server_rate_file',
-    'server_epsilon',
-    'on_divergence',
-  )),
-  ('Cores and machines', ('parallel_clients', 'cluster')),
-  ('Tests during training', ('eval_every', 'eval_examples')),
-  ('Output', ('output_dir', 'resume', 'checkpoint_every')),
+from f3ast_tff.runs import config
+
+_SETTINGS = dataclasses.fields(config.Config)
+
+# By what they are about; flags that are no settings of all runs come first.
+GROUPS = tuple(
+  (title, (*own, *(f.name for f in _SETTINGS if f.metadata['group'] == title)))
+  for title, own in (
+    ('What to train on', (
+      'data_source', 'data_dir', 'alpha', 'num_clients', 'model'
+    )),
+    (config.METHOD, ()),
+    (config.AVAILABILITY, ()),
+    (config.RATES, ()),
+    (config.TRAINING, ('on_divergence',)),
+    (config.MACHINES, ('cluster',)),
+    (config.TESTS, ()),
+    (config.OUTPUT, ('output_dir', 'resume')),
+  )
 )
 _OTHERS = 'Others'
 
@@ -48,7 +37,7 @@ _WIDTH = 79
 
 
 def is_asked_for(argv: Sequence[str]) -> bool:
-  """Tells whether a command line asks for help."""
+  """Returns whether a command line asks for help."""
   arguments = list(argv[1:])
   if '--' in arguments:
     arguments = arguments[: arguments.index('--')]

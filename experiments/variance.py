@@ -94,8 +94,8 @@ def client_updates(
   # Here, because TensorFlow takes seconds to import.
   import tensorflow_federated as tff
 
-  from f3ast_tff import execution
   from f3ast_tff.datasets import synthetic
+  from f3ast_tff.execution import context
   from f3ast_tff.learning import build
   from f3ast_tff.learning import clients
   from f3ast_tff.models import softmax
@@ -112,7 +112,7 @@ def client_updates(
     trainable = state.global_model_weights.trainable
     return np.concatenate([np.ravel(w) for w in trainable]).astype(float)
 
-  with execution.in_process():
+  with context.in_process():
     state = training.initialize()
     for t in range(1, train_rounds + 1):
       state = training.next(state, t).state

@@ -25,11 +25,12 @@ _PLACES = {
   'build_selector': ('methods', 'build_selector'),
   'build_training': ('learning.build', 'build_training'),
   'communication': ('communication', None),
-  'execution': ('execution', None),
+  'in_process': ('execution.context', 'in_process'),
   'methods': ('methods', None),
   'rates': ('rates', None),
   'read_clients': ('learning.clients', 'read_clients'),
   'selection': ('selection', None),
+  'set_in_process': ('execution.context', 'set_in_process'),
 }
 
 __all__ = [
@@ -42,20 +43,22 @@ __all__ = [
   'build_selector',
   'build_training',
   'communication',
-  'execution',
+  'in_process',
   'methods',
   'rates',
   'read_clients',
   'selection',
+  'set_in_process',
 ]
 
 if TYPE_CHECKING:
   from f3ast_tff import availability
   from f3ast_tff import communication
-  from f3ast_tff import execution
   from f3ast_tff import methods
   from f3ast_tff import rates
   from f3ast_tff import selection
+  from f3ast_tff.execution.context import in_process
+  from f3ast_tff.execution.context import set_in_process
   from f3ast_tff.execution.rounds import Rounds
   from f3ast_tff.learning.build import build_training
   from f3ast_tff.learning.clients import ClientArrays

@@ -21,9 +21,9 @@ hypothesis.settings.load_profile('patient')
 @pytest.fixture(scope='module')
 def in_process():
   """Has TFF compute in this process; what was compiled once is kept."""
-  from f3ast_tff import execution
+  from f3ast_tff.execution import context
 
-  with execution.in_process(2):
+  with context.in_process(2):
     yield
 
 

@@ -2,7 +2,7 @@
 
 TFF downloads straight to the final name and takes any file of that name for
 complete, so that an interrupted download breaks all later runs. Here TFF
-downloads into a temporary folder beside the final place, and the file gets its
+downloads into a temporary folder next to the final place, and the file gets its
 name once it has been checked.
 """
 

@@ -1,6 +1,6 @@
 """A TFF context that computes in this process.
 
-  with f3ast_tff.execution.in_process():
+  with f3ast_tff.in_process():
     state = process.initialize()
     output = process.next(state, client_datasets)
 

@@ -43,7 +43,7 @@ class LossShards:
   """Makes the shards of clients that are queried for their losses.
 
   Whose an example is matters only to the sums, so the examples of all clients
-  share batches, those of like length beside each other.
+  share batches, those of like length together.
   """
 
   def __init__(

@@ -123,11 +123,15 @@ def _forward(weights: Any, x: tf.Tensor, training: bool) -> tf.Tensor:
   h = lstm_layer.multiply(tf.one_hot(tokens, NUM_TOKENS), embedding)
   for i in range(0, len(layers), 3):
     kernel, recurrent_kernel, bias = layers[i : i + 3]
-    layer = map(lstm_layer.widen, (kernel, recurrent_kernel, bias[None]))
+    kernel, recurrent_kernel, bias = map(
+      lstm_layer.widen, (kernel, recurrent_kernel, bias[None])
+    )
     if training:
-      h = lstm_layer.lstm(h, *layer)
+      h = lstm_layer.lstm(h, kernel, recurrent_kernel, bias)
     else:
-      h = lstm_layer.run(h, *layer, outputs_only=True)[0]
+      h, *_ = lstm_layer.run(
+        h, kernel, recurrent_kernel, bias, outputs_only=True
+      )
   logits = lstm_layer.multiply(h, out_kernel) + out_bias
   logits = tf.pad(
     logits, [[0, SEQUENCE_LENGTH - tf.shape(logits)[0]], [0, 0], [0, 0]]

@@ -1,1 +1,1 @@
-"""Tables and pictures, from the files that runs leave."""
+"""A run from the first round to the last: settings, loop, tests, files."""

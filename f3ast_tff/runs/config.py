@@ -40,12 +40,28 @@ class LearningRates(NamedTuple):
   epsilon: float = 0.001
 
 
+# What settings are about; `--help` lists them so.
+METHOD = 'Method'
+AVAILABILITY = 'Who is available, how many may take part'
+RATES = 'Participation rates of F3AST'
+TRAINING = 'Training'
+MACHINES = 'Cores and machines'
+TESTS = 'Tests during training'
+OUTPUT = 'Output'
+
+
 def _setting(
-  default: Any, help_text: str, choices: Optional[Collection[str]] = None
+  default: Any,
+  group: str,
+  help_text: str,
+  choices: Optional[Collection[str]] = None,
+  least: Optional[int] = None,
 ) -> Any:
-  return dataclasses.field(
-    default=default, metadata={'help': help_text, 'choices': choices}
-  )
+  """Returns a field: its default, its group, its help, what it may be."""
+  metadata = {
+    'group': group, 'help': help_text, 'choices': choices, 'least': least
+  }
+  return dataclasses.field(default=default, metadata=metadata)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,6 +70,7 @@ class Config:
 
   algorithm: str = _setting(
     'f3ast',
+    METHOD,
     'The method of the paper, or its FedAvg and FedAdam drawn with '
     'replacement: a selection and a server optimizer, which the next two '
     'settings can each replace.',
@@ -61,6 +78,7 @@ class Config:
   )
   selection: Optional[str] = _setting(
     None,
+    METHOD,
     'How clients are selected: f3ast; proportional to their data; the same '
     'drawn with replacement; uniform; power_of_choice; or fixed_policy '
     "(Algorithm 2 with the best rates). By default the algorithm's.",
@@ -68,38 +86,57 @@ class Config:
   )
   server_optimizer: Optional[str] = _setting(
     None,
+    METHOD,
     "The server's optimizer; by default the algorithm's.",
     SERVER_OPTIMIZERS,
   )
   proximal: float = _setting(
     0.0,
+    METHOD,
     "FedProx's mu: local training is drawn back to the global model by mu / 2 "
     'times the squared distance.',
+    least=0,
   )
   avail: str = _setting(
     'home_devices',
+    AVAILABILITY,
     'The availability model, Section 4.1 of the paper.',
     availability.MODELS,
   )
-  rounds: int = _setting(500, 'The number of rounds T.')
+  rounds: int = _setting(
+    500,
+    TRAINING,
+    'The number of rounds T.',
+    least=1,
+  )
   clients_per_round: str = _setting(
     '10',
+    AVAILABILITY,
     'The communication constraint K_t: a number, or uniform:LOW,HIGH, or '
     'schedule:K1,K2,..., or markov:K_GOOD,K_BAD,P_TURN_BAD,P_TURN_GOOD.',
   )
-  beta: float = _setting(0.001, 'The step of the participation rates.')
+  beta: float = _setting(
+    0.001,
+    RATES,
+    'The step of the participation rates.',
+  )
   rate_init: str = _setting(
     'kp',
+    RATES,
     'The rates r(0): kp (K times p, at most 1), p, uniform (K / N), or tie, '
     'where all clients have the same score by the H in use: kp for sum p^2/r, '
     'K sqrt(p) / sum sqrt(p) for sum p/r, at most 1.',
     rates.INITIAL_RATES,
   )
   num_candidates: int = _setting(
-    30, 'How many clients Power-of-Choice queries for their loss, its d.'
+    30,
+    METHOD,
+    'How many clients Power-of-Choice queries for their loss, its d.',
+    least=1,
   )
   protocol: str = _setting(
     'paper',
+    METHOD,
     "paper; released, for all that the authors' released code does "
     'otherwise; or some of its departures by name, with commas: '
     + ', '.join(released.NAMES)
@@ -107,19 +144,30 @@ class Config:
   )
   correlation: str = _setting(
     'auto',
+    RATES,
     'The form of H: uncorrelated (sum p^2/r), positive (sum p/r), or auto '
     '(positive where the availability model has a common factor).',
     ('auto', *rates.CORRELATIONS),
   )
-  seed: int = _setting(0, 'Decides everything that is random.')
+  seed: int = _setting(
+    0,
+    TRAINING,
+    'Decides everything that is random.',
+    least=0,
+  )
   client_learning_rate: Optional[float] = _setting(
-    None, 'Step size of local SGD; by default that of task and optimizer.'
+    None,
+    TRAINING,
+    'Step size of local SGD; by default that of task and optimizer.',
   )
   server_learning_rate: Optional[float] = _setting(
-    None, 'Step size of the server; by default that of task and optimizer.'
+    None,
+    TRAINING,
+    'Step size of the server; by default that of task and optimizer.',
   )
   server_rate_file: str = _setting(
     '',
+    TRAINING,
     'A CSV file with columns round and sum_of_weights or factor: the step size '
     "of the server in round t is multiplied by the number of round t. A run's "
     'rounds.csv is such a file. For server_optimizer=sgd only, where it is the '
@@ -128,32 +176,57 @@ class Config:
   )
   server_epsilon: Optional[float] = _setting(
     None,
+    TRAINING,
     'Epsilon of Adam, Yogi and Adagrad; by default that of task and optimizer.',
   )
-  batch_size: int = _setting(20, 'The size of a local batch.')
-  local_epochs: int = _setting(1, 'Passes over the local data per round.')
+  batch_size: int = _setting(
+    20,
+    TRAINING,
+    'The size of a local batch.',
+    least=1,
+  )
+  local_epochs: int = _setting(
+    1,
+    TRAINING,
+    'Passes over the local data per round.',
+    least=1,
+  )
   local_steps: int = _setting(
     0,
+    TRAINING,
     'Local steps per round, E of Algorithm 1: every client makes as many, each '
     'on a full batch, and goes through its data again and again for that; 0 '
     'for --local_epochs.',
+    least=0,
   )
   parallel_clients: int = _setting(
     0,
+    MACHINES,
     'How many clients train at a time, each on its share of the cores; 0 for '
     'as many as there are cores. Sums are rounded differently with another '
     'number.',
+    least=0,
   )
   eval_every: int = _setting(
-    10, 'Test every so many rounds, and after the last one.'
+    10,
+    TESTS,
+    'Test every so many rounds, and after the last one.',
+    least=1,
   )
   eval_examples: int = _setting(
     0,
+    TESTS,
     'Test on so many random test examples, the same ones each time; 0 for all. '
     'User averages are then over the users that hold some of them. The last '
     'test is always on all.',
+    least=0,
   )
-  checkpoint_every: int = _setting(100, 'Save the state every so many rounds.')
+  checkpoint_every: int = _setting(
+    100,
+    OUTPUT,
+    'Save the state every so many rounds.',
+    least=1,
+  )
 
   def __post_init__(self) -> None:
     for field in dataclasses.fields(self):
@@ -169,17 +242,10 @@ class Config:
         raise ValueError(
           f'{field.name} must be a finite number, but it is {value}.'
         )
-    for name in (
-      'rounds',
-      'batch_size',
-      'local_epochs',
-      'num_candidates',
-      'eval_every',
-      'checkpoint_every',
-    ):
-      if getattr(self, name) < 1:
+      least = field.metadata['least']
+      if least is not None and value < least:
         raise ValueError(
-          f'{name} must be at least 1, but it is {getattr(self, name)}.'
+          f'{field.name} must be at least {least}, but it is {value}.'
         )
     for name in (
       'client_learning_rate', 'server_learning_rate', 'server_epsilon'
@@ -189,13 +255,6 @@ class Config:
         raise ValueError(f'{name} must be above 0, but it is {value}.')
     if not 0 < self.beta <= 1:
       raise ValueError(f'beta must be in (0, 1], but it is {self.beta}.')
-    for name in (
-      'seed', 'eval_examples', 'proximal', 'parallel_clients', 'local_steps'
-    ):
-      if getattr(self, name) < 0:
-        raise ValueError(
-          f'{name} must be at least 0, but it is {getattr(self, name)}.'
-        )
     if self.local_steps and self.local_epochs != 1:
       raise ValueError(
         'local_steps takes the place of local_epochs, so give one of them; but '

@@ -4,8 +4,7 @@ Runs rounds, tests the model, saves checkpoints, and writes the files of the
 run's folder.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-import contextlib
+from collections.abc import Callable, Mapping
 import dataclasses
 import functools
 import gc
@@ -14,23 +13,23 @@ import time
 from typing import Any, NamedTuple, Optional
 
 import numpy as np
-import psutil
 import tensorflow as tf
 import tqdm
 
+from f3ast_tff.datasets import federated
+from f3ast_tff.execution import rounds as rounds_lib
+from f3ast_tff.execution.cluster import cluster as cluster_lib
+from f3ast_tff.learning import training as training_lib
 from f3ast_tff.runs import checkpoint
 from f3ast_tff.runs import config as config_lib
 from f3ast_tff.runs import divergence
 from f3ast_tff.runs import evaluation
 from f3ast_tff.runs import excluded as excluded_lib
-from f3ast_tff.learning import training as training_lib
 from f3ast_tff.runs import files as files_lib
+from f3ast_tff.runs import run_directory
 from f3ast_tff.runs import server_rate_file
 from f3ast_tff.runs import task as task_lib
-from f3ast_tff.runs import run_directory
-from f3ast_tff.execution import rounds as rounds_lib
-from f3ast_tff.execution.cluster import cluster as cluster_lib
-from f3ast_tff.datasets import federated
+
 
 def _origin(
   config: config_lib.Config,
@@ -157,7 +156,8 @@ def _restore(
   if found is not None:
     start, progress = found
     rounds.state = progress.server
-  run_directory.keep_rounds(files.folder / 'timing.csv', files_lib.TIMING, start)
+  timing = files.folder / 'timing.csv'
+  run_directory.keep_rounds(timing, files_lib.TIMING, start)
   return start, progress
 
 
@@ -210,7 +210,8 @@ def _train(
         weights = tf.nest.flatten(files_lib.model_weights(progress.server))
       if is_tested:
         metrics = test.evaluate(
-          files_lib.model_weights(progress.server), None if is_last else test.rows
+          files_lib.model_weights(progress.server),
+          None if is_last else test.rows,
         )
         files_lib.write_test(folder, t, metrics, round_row)
         bar.set_postfix(accuracy=f'{metrics.accuracy:.3f}')

@@ -45,8 +45,8 @@ class RunDirectoryError(ValueError):
 def revision() -> str:
   """Returns the git revision of the code, '+' when changed, '' if unknown.
 
-  It is the last commit that changed the code, so that runs can continue, and are
-  the same, after a change of a text or another result.
+  It is the last commit that changed the code, so that runs can continue, and
+  are the same, after a change of a text or another result.
   """
   # What computes.
   code = '--', '.', '../experiments'

@@ -102,7 +102,7 @@ class Configurations:
 
   @property
   def positively_correlated(self) -> bool:
-    """False: H is the one of uncorrelated clients unless told otherwise."""
+    """False: H is the one of uncorrelated clients by default."""
     return False
 
   def probabilities(self, round_num: int) -> np.ndarray:

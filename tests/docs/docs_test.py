@@ -1,9 +1,10 @@
-"""Checks what the pages in docs/ point at: files, names, layers."""
+"""Checks what the pages point at: files, names, programs and their flags."""
 
 import ast
 import functools
 import pathlib
 import re
+import subprocess
 import sys
 
 import pytest
@@ -11,7 +12,6 @@ import pytest
 _ROOT = pathlib.Path(__file__).parents[2]
 _DOCS = _ROOT / 'docs'
 _PAGES = sorted([_ROOT / 'README.md', *_DOCS.glob('*.md')])
-_MODULE_PAGES = sorted((_DOCS / 'modules').glob('*.md'))
 
 
 def _links(page):
@@ -39,16 +39,9 @@ def test_links_lead_somewhere(page):
     assert not anchor or anchor in _anchors(target), link
 
 
-def test_links_of_the_module_pages_lead_somewhere():
-  for page in _MODULE_PAGES:
-    for link in _links(page):
-      assert (page.parent / link).exists(), (page.name, link)
-
-
 def test_the_index_names_every_page():
   linked = {(_DOCS / link).resolve() for link in _links(_DOCS / 'README.md')}
-  pages = {*_DOCS.glob('*.md'), _DOCS / 'modules' / 'README.md'}
-  assert pages - {_DOCS / 'README.md'} <= linked
+  assert {*_DOCS.glob('*.md')} - {_DOCS / 'README.md'} <= linked
 
 
 @functools.cache
@@ -110,17 +103,17 @@ def test_names_of_the_code_exist(page):
 
 
 def test_a_name_that_does_not_exist_is_found():
-  assert _NAME.findall('`rates.gradient`, `x.y`, `f3ast_tff.theory.region`') == [
+  assert _NAME.findall('`rates.gradient`, `x.y`, `f3ast_tff.rates`') == [
     'rates.gradient'
   ]
   assert _exists('rates.gradient')
-  assert _exists('config.Config.beta')
+  assert _exists('runs.config.Config.beta')
   assert _exists('experiments.region')
-  assert _exists('execution.in_process')
+  assert _exists('execution.context.in_process')
   assert not _exists('rates.ascent')
-  assert not _exists('config.Config.gamma')
+  assert not _exists('runs.config.Config.gamma')
   assert not _exists('experiments.regions')
-  assert not _exists('execution.out_of_process')
+  assert not _exists('execution.context.out_of_process')
 
 
 def test_the_paper_page_names_a_great_deal():
@@ -128,29 +121,42 @@ def test_the_paper_page_names_a_great_deal():
   assert len(set(_NAME.findall(text))) > 70
 
 
-def test_programs_in_the_pages_exist():
-  for page in _PAGES:
-    for module in re.findall(r'python -m ([\w.]+)', page.read_text()):
-      assert _exists(module), (page.name, module)
+def _commands():
+  """Yields the programs that pages name, and the flags after them."""
+  for page in [*_PAGES, _ROOT / 'CONTRIBUTING.md']:
+    text = page.read_text().replace('\\\n', ' ')
+    for module, rest in re.findall(r'python -m ([\w.]+)([^`\n]*)', text):
+      yield page.name, module, re.findall(r'--([a-z_]+)', rest)
 
 
-def test_layers_know_nothing_below_them():
-  text = (_DOCS / 'design.md').read_text().split('## Layers')[1]
-  rows = re.findall(r'^\| [^|]+ \| (`.*?) \|', text, re.MULTILINE)
-  layer = {
-    name: place
-    for place, row in enumerate(rows)
-    for name in re.findall(r'`(\w+)`', row)
-  }
-  assert layer['rates'] < layer['process'] < layer['training']
-  for path in (_ROOT / 'f3ast_tff').rglob('*.py'):
-    own = path.relative_to(_ROOT / 'f3ast_tff').parts[0].removesuffix('.py')
-    for node in ast.walk(ast.parse(path.read_text())):
-      if not (isinstance(node, ast.ImportFrom) and node.module):
-        continue
-      package, *rest = [*node.module.split('.'), node.names[0].name]
-      if package == 'f3ast_tff' and {own, rest[0]} <= layer.keys():
-        assert layer[rest[0]] <= layer[own], f'{path.name} knows {rest[0]}'
+def test_programs_in_the_pages_exist_and_have_the_flags():
+  commands = list(_commands())
+  assert len(commands) > 20
+  for page, module, _ in commands:
+    assert _exists(module), (page, module)
+  wanted = {}
+  for page, module, flags in commands:
+    if module.startswith(('experiments.', 'benchmarks.')) and flags:
+      wanted.setdefault(module, {}).update(dict.fromkeys(flags, page))
+  for module, flags in wanted.items():
+    helped = subprocess.run(
+      [sys.executable, '-m', module, '--helpfull'],
+      cwd=_ROOT,
+      capture_output=True,
+      text=True,
+      timeout=120,
+    )
+    known = set(re.findall(r'--(?:\[no\])?([a-z_]+)', helped.stdout))
+    for flag, page in flags.items():
+      assert flag in known, (page, module, flag)
+
+
+def test_targets_of_make_in_the_pages_exist():
+  makefile = (_ROOT / 'Makefile').read_text()
+  targets = set(re.findall(r'^([a-z-]+):', makefile, re.MULTILINE))
+  for page in [*_PAGES, _ROOT / 'CONTRIBUTING.md']:
+    for target in re.findall(r'`make ([a-z-]+)', page.read_text()):
+      assert target in targets, (page.name, target)
 
 
 if __name__ == '__main__':

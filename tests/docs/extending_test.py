@@ -11,10 +11,9 @@ import pandas as pd
 import pytest
 
 from f3ast_tff import availability
-from f3ast_tff import rates
-from f3ast_tff import selection
+from f3ast_tff import methods
 from f3ast_tff.runs import config as config_lib
-from f3ast_tff.runs import environment
+from f3ast_tff.runs import selector as selector_lib
 
 _ROOT = pathlib.Path(__file__).parents[2]
 _PAGE = (_ROOT / 'docs' / 'extending.md').read_text()
@@ -47,18 +46,14 @@ def _program(folder, name, *flags):
   return result.returncode, result.stdout + result.stderr
 
 
-def _play(**settings):
-  """Returns A_t and S_t of 48 rounds without training, and p."""
+def _simulate(**settings):
+  """Returns 48 rounds without training, r before each, and p."""
   config = config_lib.Config(clients_per_round='3', **settings).resolve(_STEPS)
   num_examples = np.arange(10, 30)
-  built = environment.build(config, num_examples, num_examples)
-  r, played = built.initial_rates, []
-  for t in range(1, 49):
-    available, cohort = environment.select(config, built, r, t)
-    selected = np.isin(np.arange(20), cohort.clients)
-    played.append((available, selected, r, cohort))
-    r = rates.update(r, selected, config.beta)
-  return played, built.p
+  selector = selector_lib.build(config, num_examples, num_examples)
+  steps = list(selector.simulate(48))
+  before = [selector.initial_rates, *(step.rates for step in steps)]
+  return list(zip(steps, before)), selector.p
 
 
 def test_there_are_three_examples_and_they_are_short():
@@ -71,25 +66,26 @@ def test_there_are_three_examples_and_they_are_short():
 def test_a_model_of_ones_own_decides_who_is_available():
   start = _load('shifts')['shifts'](np.full(20, 0.05), 0).start
   try:
-    played, _ = _play(avail='shifts')
+    steps, _ = _simulate(avail='shifts')
   finally:
     del availability.MODELS['shifts']
-  for t, (available, selected, _, _) in enumerate(played, 1):
-    hour = (t - start) % 24
-    assert not available[hour >= 8].any()
-    assert not (selected & ~available).any()
+  for step, _ in steps:
+    hour = (step.round_num - start) % 24
+    assert not step.available[hour >= 8].any()
+    assert step.available[step.cohort.clients].all()
   # 20 clients, 16 hours in two days, charged with probability 0.9.
-  times = np.sum([available for available, *_ in played])
+  times = np.sum([step.available for step, _ in steps])
   assert times == pytest.approx(0.9 * 16 * 20, abs=30)
 
 
 def test_a_policy_of_ones_own_decides_who_takes_part():
   _load('lowest_rate')
   try:
-    played, p = _play(selection='lowest_rate', avail='scarce')
+    steps, p = _simulate(selection='lowest_rate', avail='scarce')
   finally:
-    del selection.POLICIES['lowest_rate']
-  for available, selected, r, cohort in played:
+    del methods.POLICIES['lowest_rate']
+  for (_, available, cohort, _), r in steps:
+    selected = np.isin(np.arange(20), cohort.clients)
     assert selected.sum() == min(3, available.sum())
     if selected.any() and (available & ~selected).any():
       assert r[selected].max() <= r[available & ~selected].min() * (1 + 1e-8)

@@ -139,7 +139,7 @@ def _reach(address: str) -> None:
   try:
     socket.create_connection((host.strip('[]'), int(port)), 2.0).close()
   except OSError as error:
-    error.filename = address  # It is told as part of the error.
+    error.filename = address  # It becomes part of the error.
     raise
 
 
