@@ -32,7 +32,7 @@ from absl import app
 from absl import flags
 import tqdm
 
-from f3ast_tff import execution
+import f3ast_tff
 from f3ast_tff.datasets import synthetic  # noqa: F401
 from f3ast_tff.models import softmax  # noqa: F401
 
@@ -265,7 +265,7 @@ def main(argv: Sequence[str]) -> None:
   """Runs the trials."""
   del argv
   # In the place of TFF's context, which complains when a program ends.
-  execution.set_in_process(1)
+  f3ast_tff.set_in_process(1)
   trials.main(
     lambda folder: run_trials(folder, _NUM_ROUNDS.value), _KEEP.value
   )

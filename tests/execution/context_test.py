@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from f3ast_tff import execution
+import f3ast_tff
 from f3ast_tff.execution import context as context_lib
 from tests import native
 
@@ -105,7 +105,7 @@ def test_keras_fed_avg_equals_tff_s_own_runtime(
   with two_threads():
     ours = _rounds(fed_avg, first)
     again = _rounds(fed_avg, first)
-  with execution.in_process(1):
+  with f3ast_tff.in_process(1):
     in_a_row = _rounds(fed_avg, first)
   for t, other in enumerate(theirs):
     _assert_close(_learned(ours[t]), _learned(other))
@@ -161,7 +161,7 @@ def test_fed_eval_equals_tff_s_own_runtime(fed_avg, first):
     return process.next(state, _CLIENTS).metrics
 
   theirs = evaluate()
-  with execution.in_process(2):
+  with f3ast_tff.in_process(2):
     _assert_close(evaluate(), theirs)
 
 
@@ -204,7 +204,7 @@ def test_aggregators_equal_tff_s_own_runtime(aggregator, native_runtime):
   )
   state = process.initialize()
   theirs = _rounds(process, state, 2)
-  with execution.in_process(2):
+  with f3ast_tff.in_process(2):
     ours = _rounds(process, state, 2)
   for one, other in zip(ours, theirs):
     _assert_close(
@@ -224,7 +224,7 @@ def test_noise_is_drawn_for_each_round():
       )
     ),
   )
-  with execution.in_process(2):
+  with f3ast_tff.in_process(2):
     state = process.initialize()
     kernels = np.array([
       process.next(state, _CLIENTS).state.global_model_weights.trainable[0]
@@ -246,7 +246,7 @@ def _times(x, y):
 
 @pytest.fixture(name='in_process_here')
 def _in_process_here():
-  with execution.in_process(2):
+  with f3ast_tff.in_process(2):
     yield
 
 
@@ -370,7 +370,7 @@ def test_set_in_process_lasts():
 
   def compute():
     # A thread of its own has a stack of its own, with the default context.
-    execution.set_in_process(3)
+    f3ast_tff.set_in_process(3)
     results.append(type(tff.framework.get_context_stack().current))
     results.append(_times(2.0, 4.0))
 

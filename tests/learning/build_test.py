@@ -10,7 +10,6 @@ import tensorflow_federated as tff
 
 import f3ast_tff
 from f3ast_tff import availability
-from f3ast_tff import execution
 from f3ast_tff import selection
 from f3ast_tff.learning import shards
 from tests import linear
@@ -184,7 +183,7 @@ def test_a_keras_model_trains_on_arrays_as_stock_tff_on_datasets(shuffles):
     model_fn, linear.SGD(0.1), linear.SGD(1.0)
   )
   cohort = selection.Cohort(np.array([0, 2]), np.array([7, 12]) / 19)
-  with execution.in_process(2):
+  with f3ast_tff.in_process(2):
     state, theirs = training.initialize(), stock.initialize()
     start = training.process.get_model_weights(state)
     theirs = stock.set_model_weights(

@@ -9,8 +9,8 @@ import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
+import f3ast_tff
 from f3ast_tff import availability
-from f3ast_tff import execution
 from f3ast_tff import rates
 from f3ast_tff import selection
 from f3ast_tff.execution import rounds as rounds_lib
@@ -238,7 +238,7 @@ def test_next_and_rounds_give_the_same_states_to_the_bit(
   )
   rounds = rounds_lib.Rounds(training)
   state = training.initialize()
-  with execution.in_process(training.num_shards):
+  with f3ast_tff.in_process(training.num_shards):
     for t in range(1, 5):
       available, cohort = training.select(state, t)
       state, metrics = training.next(state, t)
