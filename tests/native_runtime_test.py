@@ -68,7 +68,7 @@ def _compare(task, config):
 def test_synthetic(algorithm, task, make_config):
   config = make_config(
     algorithm=algorithm,
-    rounds=8,
+    rounds=12,
     avail='scarce',
     beta=0.01,
     clients_per_round='uniform:1,4',

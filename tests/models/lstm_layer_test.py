@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from f3ast_tff.models import lstm_layer
 
-_TIME, _BATCH, _SIZE, _UNITS = 2 * lstm_layer.BLOCK, 3, 4, 5
+_TIME, _BATCH, _SIZE, _UNITS = 2 * lstm_layer.BLOCK, 3, 4, 16
 
 
 @pytest.fixture(name='arguments')
@@ -54,7 +54,7 @@ def test_the_gradient_equals_that_of_tensorflow(arguments):
       tape.watch(given)
       outputs = layer(given[0], *map(lstm_layer.widen, given[1:]))
       # Each output counts differently.
-      total = tf.reduce_sum(outputs * tf.cos(tf.range(5.0)) * outputs)
+      total = tf.reduce_sum(outputs * tf.cos(tf.range(16.0)) * outputs)
     gradients.append(tape.gradient(total, given))
   for one, other in zip(*gradients):
     assert np.abs(other).max() > 0.1  # The test can tell.
