@@ -10,13 +10,14 @@ from collections.abc import Sequence
 import os
 import pathlib
 import secrets
-import subprocess
 import sys
 import tempfile
 
 from absl import app
 from absl import flags
 import tqdm
+
+from tests import trials
 
 _TASKS = flags.DEFINE_list('tasks', ['synthetic', 'shakespeare'], 'Which.')
 _METHODS = flags.DEFINE_list(
@@ -29,7 +30,6 @@ _DATA_DIR = flags.DEFINE_string(
   'data_dir', None, "Where the real data are; by default TFF's own cache."
 )
 
-_FILES = 'config.json', 'metrics.csv', 'rounds.csv', 'clients.csv', 'model.npz'
 _MAX_NODES = 3
 
 
@@ -39,21 +39,19 @@ def _run(folder: pathlib.Path, task: str, *more: str) -> dict[str, bytes]:
     more = *more, '--model=compact'
     if _DATA_DIR.value:
       more = *more, f'--data_dir={_DATA_DIR.value}'
-  subprocess.run(
-    [
-      sys.executable,
-      '-m',
-      f'experiments.{task}',
-      f'--rounds={_NUM_ROUNDS.value}',
-      # More than the smaller clusters have workers.
-      f'--parallel_clients={_MAX_NODES}',
-      f'--output_dir={folder}',
-      *more,
-    ],
-    check=True,
-    stdout=subprocess.DEVNULL,
+  process = trials.start(
+    folder,
+    f'--rounds={_NUM_ROUNDS.value}',
+    # More than the smaller clusters have workers.
+    f'--parallel_clients={_MAX_NODES}',
+    *more,
+    program=f'experiments.{task}',
+    log=None,
   )
-  return {name: (folder / name).read_bytes() for name in _FILES}
+  if process.wait() != 0:
+    sys.exit(f'error: the run in {folder} failed')
+  config = (folder / 'config.json').read_bytes()
+  return {**trials.contents(folder), 'config.json': config}
 
 
 def main(argv: Sequence[str]) -> None:

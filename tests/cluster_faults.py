@@ -48,19 +48,19 @@ from absl import flags
 import psutil
 
 from f3ast_tff.execution.cluster import cleanup
+from tests import trials
 
 _TRIALS = flags.DEFINE_integer('trials', 20, 'How many.', lower_bound=1)
 _NUM_ROUNDS = flags.DEFINE_integer(
   'num_rounds', 800, 'Rounds of a run.', lower_bound=100
 )
 _CHANCE = flags.DEFINE_integer('chance', 0, 'Decides what happens when.')
-_KINDS = flags.DEFINE_list('kinds', None, 'What happens; by default all.')
 _KEEP = flags.DEFINE_string(
   'keep', None, 'A new folder for all runs; by default they are thrown away.'
 )
+_KINDS = flags.DEFINE_list('kinds', None, 'What happens; by default all.')
 
 _NUM_NODES = 3
-_FILES = ('metrics.csv', 'rounds.csv', 'clients.csv', 'model.npz')
 _PATIENCE = 300.0  # Seconds that anything may take before a trial has failed.
 _GONE_SECONDS = 15.0  # Within which a driver says that its cluster is gone.
 
@@ -174,7 +174,6 @@ class Driver:
       '--parallel_clients=3',
       '--checkpoint_every=5',
       '--verbosity=0',  # It tells the processes of workers.
-      f'--output_dir={folder}',
     ]
     environ = dict(os.environ)
     if cluster is not None:
@@ -183,12 +182,8 @@ class Driver:
     if resume:
       arguments.append('--resume')
     with self._log.open('wb') as log:
-      self._process = subprocess.Popen(
-        [sys.executable, '-m', program, *arguments],
-        stdin=subprocess.DEVNULL,
-        stdout=log,
-        stderr=log,
-        env=environ,
+      self._process = trials.start(
+        folder, *arguments, program=program, log=log, env=environ
       )
 
   @property
@@ -199,11 +194,7 @@ class Driver:
   @property
   def rounds(self) -> int:
     """How many rounds have been recorded."""
-    try:
-      text = (self.folder / 'rounds.csv').read_bytes()
-    except FileNotFoundError:
-      return 0
-    return max(0, text.count(b'\n') - 1)
+    return trials.num_rounds(self.folder)
 
   @property
   def workers(self) -> dict[str, psutil.Process]:
@@ -226,7 +217,8 @@ class Driver:
     while not is_so():
       code = self._process.poll()
       if code is not None:
-        raise Problem(f'exit code {code} before {what}: {self._last_line()}')
+        last = trials.last_line(self.log)
+        raise Problem(f'exit code {code} before {what}: {last}')
       if time.monotonic() > deadline:
         raise Problem(f'not after {seconds:.0f} s: {what}')
       time.sleep(0.002)
@@ -245,10 +237,7 @@ class Driver:
     """Waits for an end without an error."""
     code = self.finish()
     if code != 0:
-      raise Problem(f'exit code {code}: {self._last_line()}')
-
-  def _last_line(self) -> str:
-    return self.log.strip().rpartition('\n')[2]
+      raise Problem(f'exit code {code}: {trials.last_line(self.log)}')
 
   def kill(self) -> None:
     self._process.kill()
@@ -391,7 +380,7 @@ def _join(trial: Trial) -> None:
 
 
 def _stop_worker(trial: Trial) -> None:
-  driver = trial.start_with_all_workers(program='tests.impatient_driver')
+  driver = trial.start_with_all_workers(program='tests.short_timeout_driver')
   name, process = trial.chance.choice(sorted(driver.workers.items()))
   try:
     with trial.fault(driver, f'worker {name} stopped'):
@@ -464,13 +453,9 @@ def _check(
   trial: Trial, num_lost: int, reference: dict[str, bytes]
 ) -> None:
   """Checks what a trial has left."""
-  other = [
-    name
-    for name in _FILES
-    if (trial.folder / name).read_bytes() != reference[name]
-  ]
-  if other:
-    raise Problem(f'other content: {", ".join(other)}')
+  difference = trials.difference(trial.folder, reference)
+  if difference:
+    raise Problem(difference)
   losses = [loss for driver in trial.drivers for loss in driver.losses]
   if len(losses) != num_lost:
     raise Problem(f'{len(losses)} lost instead of {num_lost}: {losses}')
@@ -512,7 +497,7 @@ def _reference(folder: pathlib.Path) -> dict[str, bytes]:
     sys.exit(f'error: the reference failed: {error}')
   finally:
     driver.kill()
-  return {name: (driver.folder / name).read_bytes() for name in _FILES}
+  return trials.contents(driver.folder)
 
 
 def _kinds(number: int, chance: random.Random) -> list[str]:
@@ -550,12 +535,7 @@ def run_trials(folder: pathlib.Path, cluster: Cluster) -> int:
       f'{sum(o.seconds for o in some) / len(some):>7.0f}  '
       f'{max(o.pause for o in some):>11.1f} s'
     )
-  num_failed = sum(bool(o.problem) for some in outcomes.values() for o in some)
-  num_trials = len(kinds)
-  print(
-    f'{num_trials - num_failed} of {num_trials} trials equal the reference'
-  )
-  return num_failed
+  return trials.report([o.problem for some in outcomes.values() for o in some])
 
 
 def main(argv: Sequence[str]) -> None:
@@ -570,14 +550,10 @@ def main(argv: Sequence[str]) -> None:
   cluster, watch = Cluster(), cleanup.start(of_ray)
   signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
   try:
-    with tempfile.TemporaryDirectory() as scratch:
-      folder = pathlib.Path(_KEEP.value or scratch)
-      folder.mkdir(parents=True, exist_ok=True)
-      failures = run_trials(folder, cluster)
+    trials.main(lambda folder: run_trials(folder, cluster), _KEEP.value)
   finally:
     cluster.kill_all()
     watch.communicate()  # It ends what is left.
-  sys.exit(1 if failures else 0)
 
 
 if __name__ == '__main__':

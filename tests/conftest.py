@@ -29,8 +29,42 @@ def in_process():
 
 @pytest.fixture
 def tff_worker():
-  """Has TFF compute in its own worker, as a witness."""
+  """Has TFF compute in its own worker, as an independent runtime."""
   from tests import native
 
   with native.worker():
     yield
+
+
+@pytest.fixture(scope='session')
+def task():
+  """Eight clients of the synthetic data set, and its model."""
+  from f3ast_tff.datasets import synthetic
+  from f3ast_tff.models import softmax
+  from f3ast_tff.runs import task as task_lib
+
+  return task_lib.Task(
+    synthetic.load(num_clients=8, seed=1), softmax.build()
+  )
+
+
+@pytest.fixture(scope='session')
+def make_config():
+  """Makes the settings of a short run; changes are keyword arguments."""
+  from f3ast_tff.runs import config as config_lib
+
+  step_sizes = config_lib.LearningRates(0.05, 0.1, 0.001)
+
+  def make(**changes):
+    settings = {
+      'rounds': 4,
+      'eval_every': 2,
+      'clients_per_round': '3',
+      'parallel_clients': 2,
+      **changes,
+    }
+    return config_lib.Config(**settings).resolve(
+      dict.fromkeys(config_lib.SERVER_OPTIMIZERS, step_sizes)
+    )
+
+  return make

@@ -21,7 +21,6 @@ import random
 import shutil
 import signal
 import sys
-import tempfile
 import time
 import traceback
 from typing import Any, Callable, NamedTuple, Optional
@@ -33,28 +32,26 @@ from absl import app
 from absl import flags
 import tqdm
 
-from f3ast_tff import execution
+import f3ast_tff
 from f3ast_tff.datasets import synthetic  # noqa: F401
 from f3ast_tff.models import softmax  # noqa: F401
-from f3ast_tff.runs import checkpoint
 
 # What a driver would import, so that its forks need not.
 from f3ast_tff.runs import loop  # noqa: F401
 from f3ast_tff.runs import summary  # noqa: F401
 from tests import kill_inside
+from tests import trials
 
-# Names that the experiments, whose flags are defined in the forks, do not have.
 _TRIALS = flags.DEFINE_integer('trials', 50, 'How many.', lower_bound=1)
 _NUM_ROUNDS = flags.DEFINE_integer(
   'num_rounds', 40, 'Rounds of a run.', lower_bound=1
 )
-_CHANCE = flags.DEFINE_integer('chance', 0, 'Decides when to kill.')
+_CHANCE = flags.DEFINE_integer('chance', 0, 'Decides what happens when.')
 _KEEP = flags.DEFINE_string(
   'keep', None, 'A new folder for all runs; by default they are thrown away.'
 )
 
 KINDS = ('driver', 'write')
-_EXACT_FILES = ('metrics.csv', 'rounds.csv', 'clients.csv', 'model.npz')
 _PATIENCE = 900  # Seconds that one run may take before a trial has failed.
 
 
@@ -76,15 +73,6 @@ class Run(NamedTuple):
   @property
   def epitaph(self) -> pathlib.Path:
     return self.folder.with_suffix('.epitaph')
-
-  @property
-  def rounds(self) -> int:
-    """How many rounds have been recorded."""
-    try:
-      text = (self.folder / 'rounds.csv').read_bytes()
-    except FileNotFoundError:
-      return 0
-    return max(0, text.count(b'\n') - 1)
 
 
 def _drive(run: Run, fatal: Optional[int], chance: random.Random) -> None:
@@ -165,7 +153,7 @@ def _wait_for_random_instant(
     _wait_until(driver, lambda: time.monotonic() > end)
     return
   target = chance.randint(1, num_rounds)
-  _wait_until(driver, lambda: run.rounds >= target)
+  _wait_until(driver, lambda: trials.num_rounds(run.folder) >= target)
   end = time.monotonic() + chance.uniform(0, 0.06)
   _wait_until(driver, lambda: time.monotonic() > end)
 
@@ -182,33 +170,6 @@ class Outcome(NamedTuple):
   kills: list[str]
   num_runs: int
   problem: str
-
-
-def contents(folder: pathlib.Path) -> dict[str, bytes]:
-  """Returns the names of all files of a run, and what is to be exact."""
-  found = {
-    path.relative_to(folder).as_posix(): b''
-    for path in folder.rglob('*')
-    if path.is_file() and 'tensorboard' not in path.parts
-  }
-  newest = checkpoint.rounds(folder / 'checkpoints')[-1:]
-  exact = [*_EXACT_FILES, *(f'checkpoints/round_{t}.npz' for t in newest)]
-  found.update((name, (folder / name).read_bytes()) for name in exact)
-  return found
-
-
-def difference(folder: pathlib.Path, reference: dict[str, bytes]) -> str:
-  """Returns in what a run differs from the reference, as text."""
-  try:
-    found = contents(folder)
-  except OSError as error:
-    return str(error)
-  names = sorted(
-    name
-    for name in {**found, **reference}
-    if found.get(name) != reference.get(name)
-  )
-  return f'other content: {", ".join(names)}' if names else ''
 
 
 def trial(
@@ -234,13 +195,14 @@ def trial(
       driver.kill()
     code = driver.wait()
     if code == 0:
-      return Outcome(kills, num_runs, difference(run.folder, reference))
+      problem = trials.difference(run.folder, reference)
+      return Outcome(kills, num_runs, problem)
     if code == -signal.SIGKILL:
       kills_left -= 1
       where = run.epitaph.read_text() if run.epitaph.exists() else 'driver'
       kills.append(where)
     else:
-      last = run.log.read_text().strip().rpartition('\n')[2]
+      last = trials.last_line(run.log.read_text())
       return Outcome(kills, num_runs, f'exit code {code}: {last}')
 
 
@@ -271,7 +233,7 @@ def run_trials(folder: pathlib.Path, num_rounds: int) -> int:
   options = _flags(num_rounds)
   reference_run = _reference(folder, options)
   num_writes = int(reference_run.epitaph.read_text())
-  reference = contents(reference_run.folder)
+  reference = trials.contents(reference_run.folder)
   outcomes: dict[str, list[Outcome]] = collections.defaultdict(list)
   for number in tqdm.trange(_TRIALS.value, unit='trial', disable=None):
     kind = KINDS[number % len(KINDS)]
@@ -284,7 +246,6 @@ def run_trials(folder: pathlib.Path, num_rounds: int) -> int:
     elif _KEEP.value is None:
       shutil.rmtree(run.folder)
   everything = [outcome for kind in outcomes.values() for outcome in kind]
-  num_equal = sum(not outcome.problem for outcome in everything)
   places = collections.Counter(
     _place(place) for outcome in everything for place in outcome.kills
   )
@@ -297,20 +258,17 @@ def run_trials(folder: pathlib.Path, num_rounds: int) -> int:
     )
   for place, count in sorted(places.items(), key=lambda p: (-p[1], p[0])):
     print(f'    killed in {place}: {count}')
-  print(f'{num_equal} of {len(everything)} trials equal the reference')
-  return len(everything) - num_equal
+  return trials.report([outcome.problem for outcome in everything])
 
 
 def main(argv: Sequence[str]) -> None:
   """Runs the trials."""
   del argv
   # In the place of TFF's context, which complains when a program ends.
-  execution.set_in_process(1)
-  with tempfile.TemporaryDirectory() as scratch:
-    folder = pathlib.Path(_KEEP.value or scratch)
-    folder.mkdir(parents=True, exist_ok=True)
-    failures = run_trials(folder, _NUM_ROUNDS.value)
-  sys.exit(1 if failures else 0)
+  f3ast_tff.set_in_process(1)
+  trials.main(
+    lambda folder: run_trials(folder, _NUM_ROUNDS.value), _KEEP.value
+  )
 
 
 if __name__ == '__main__':

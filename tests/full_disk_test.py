@@ -8,22 +8,9 @@ import sys
 
 import pytest
 
-from f3ast_tff.datasets import synthetic
-from f3ast_tff.learning import engine
-from f3ast_tff.models import softmax
 from f3ast_tff.runs import checkpoint
-from f3ast_tff.runs import config as config_lib
 from f3ast_tff.runs import loop
-
-_EXACT_FILES = ('metrics.csv', 'rounds.csv', 'clients.csv', 'model.npz')
-
-
-def _train(folder):
-  config = config_lib.Config(
-    clients_per_round='3', rounds=16, eval_every=1, checkpoint_every=4
-  ).resolve({'sgd': config_lib.LearningRates(0.01, 1.0)})
-  task = engine.Task(synthetic.load(num_clients=8, seed=1), softmax.build())
-  loop.run(config, task, folder)
+from tests import trials
 
 
 @pytest.fixture
@@ -61,22 +48,22 @@ def _too_little_space(place):
     resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
-def test_a_full_disk_is_an_error_and_the_run_goes_on_later(
-  place, tmp_path, capfd
+def test_a_full_disk_is_an_error_and_the_run_continues_later(
+  place, task, make_config, tmp_path, capfd
 ):
+  config = make_config(rounds=16, eval_every=1, checkpoint_every=4)
   folder = place / 'run'
   with _too_little_space(place):
     with pytest.raises(OSError, match='No space left|File too large') as caught:
-      _train(folder)
+      loop.run(config, task, folder)
   assert '\n' not in str(caught.value)
   assert capfd.readouterr().err == ''  # Nothing but the error.
   assert 4 <= checkpoint.rounds(folder / 'checkpoints')[-1] < 16
   assert not list(folder.rglob('*.tmp'))
-  _train(folder)
-  _train(tmp_path / 'whole')
-  for name in _EXACT_FILES:
-    whole = (tmp_path / 'whole' / name).read_bytes()
-    assert (folder / name).read_bytes() == whole
+  for path in (folder, tmp_path / 'whole'):
+    loop.run(config, task, path)
+  whole = trials.contents(tmp_path / 'whole')
+  assert trials.difference(folder, whole) == ''
 
 
 if __name__ == '__main__':

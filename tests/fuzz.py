@@ -40,8 +40,8 @@ from experiments.paper import results
 from f3ast_tff.datasets import synthetic
 from f3ast_tff.runs import checkpoint
 from f3ast_tff.runs import config as config_lib
-from f3ast_tff.runs import environment as environment_lib
 from f3ast_tff.runs import run_directory
+from f3ast_tff.runs import selector as selector_lib
 from tests import fake_results
 
 _CASES = flags.DEFINE_integer('cases', 2000, 'How many.', lower_bound=1)
@@ -61,15 +61,12 @@ _VALUES = st.one_of(
   st.text(max_size=12),
 )
 _NAMES = [
-  name
-  for name in (
-    *config_lib.Config.__dataclass_fields__,
-    'alpha',
-    'num_clients',
-    'on_divergence',
-    'resume',
-    'cluster',
-  )
+  *config_lib.Config.__dataclass_fields__,
+  'alpha',
+  'num_clients',
+  'on_divergence',
+  'resume',
+  'cluster',
 ]
 
 
@@ -134,20 +131,16 @@ def _main(arguments: Sequence[str]) -> tuple[int, str]:
     run_directory.append_row(folder / 'rounds.csv', {'round': 1})
     if config.selection == 'fixed_policy':  # Takes seconds to fit.
       return
-    environment = environment_lib.build(
+    selector = selector_lib.build(
       config, dataset.num_examples, dataset.num_predictions
     )
     for t in (1, 2):
-      available, cohort = environment_lib.select(
-        config,
-        environment,
-        environment.initial_rates,
-        t,
-        lambda clients: np.ones(clients.size),
+      available, cohort = selector.select(
+        t, selector.initial_rates, lambda clients: np.ones(clients.size)
       )
       assert available[cohort.clients].all()
       assert len(set(cohort.clients)) == cohort.clients.size
-      assert cohort.clients.size <= environment.constraint(t)
+      assert cohort.clients.size <= selector.constraint(t)
 
   flags.FLAGS.unparse_flags()
   for name in flags.FLAGS:

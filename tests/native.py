@@ -1,4 +1,4 @@
-"""TFF's own runtime, as a witness: it must give the numbers that ours gives."""
+"""TFF's own runtime; it must give the numbers that ours gives."""
 
 from collections.abc import Iterator
 import contextlib

@@ -2,7 +2,6 @@
 
 import ast
 import pathlib
-import sqlite3
 import sys
 
 import pytest
@@ -13,6 +12,7 @@ from experiments.paper import results
 from f3ast_tff.datasets import cifar100
 from f3ast_tff.datasets import shakespeare
 from tests import fake_results
+from tests import tff_file
 
 _ROOT = pathlib.Path(__file__).parents[1]
 _SOURCES = [
@@ -96,16 +96,8 @@ def test_names_of_clients_are_no_paths(tmp_path):
   example = tf.train.Example()
   example.features.feature['snippets'].bytes_list.value.append(b'to be')
   names = ('../../escaped', str(tmp_path / 'absolute'), 'a\0b', '$(touch x)')
-  with sqlite3.connect(path) as database:
-    database.execute(
-      'CREATE TABLE examples (split_name TEXT, client_id TEXT, '
-      'serialized_example_proto BLOB)'
-    )
-    database.executemany(
-      'INSERT INTO examples VALUES (?, ?, ?)',
-      [('train', name, example.SerializeToString()) for name in names],
-    )
-  database.close()
+  content = example.SerializeToString()
+  tff_file.write(path, [('train', name, content) for name in names])
   assert shakespeare._read_sqlite(path, 'train') == [[b'to be']] * len(names)
   assert [p for p in tmp_path.rglob('*') if p.is_file()] == [path]
 

@@ -136,7 +136,9 @@ class Rounds:
 
     def losses_of(some: np.ndarray) -> np.ndarray:
       queried = executor.load(losses.parts(some, round_num))
-      _, (vector,) = executor.start(self._state, queried)()
+      # Its own: that of a round may hold more, such as an aggregator's norm.
+      state = executor.state(self._state.leaves)
+      _, (vector,) = executor.start(state, queried)()
       return vector.numpy()[some]
 
     try:

@@ -5,7 +5,7 @@ so that neither sums over clients twice. A client reports a vector with its loss
 at its own index, and the server sees the sum of the vectors.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -197,17 +197,13 @@ def on_datasets(
       pair = tuple(weights.trainable), tuple(weights.non_trainable)
 
       def loss_of(batch):
-        x, y = batch.values() if isinstance(batch, dict) else batch
+        is_named = isinstance(batch, Mapping)
+        x, y = (batch['x'], batch['y']) if is_named else batch
         output = model.predict_on_batch(pair, x, training=False)
         return model.loss(output, y)
 
     else:
       local = model()
-      tf.nest.map_structure(
-        lambda variable, value: variable.assign(value),
-        tff.learning.models.ModelWeights.from_model(local),
-        weights,
-      )
 
       def loss_of(batch):
         return local.forward_pass(batch, training=False).loss
@@ -216,7 +212,17 @@ def on_datasets(
       size = tf.cast(tf.shape(tf.nest.flatten(batch)[0])[0], tf.float32)
       return sums[0] + loss_of(batch) * size, sums[1] + size
 
-    total, count = client.examples.reduce((0.0, 0.0), add)
+    def sums():
+      if not isinstance(model, tff.learning.models.FunctionalModel):
+        tf.nest.map_structure(
+          lambda variable, value: variable.assign(value),
+          tff.learning.models.ModelWeights.from_model(local),
+          weights,
+        )
+      return client.examples.reduce((0.0, 0.0), add)
+
+    # In a function, the weights are assigned before they are used.
+    total, count = tf.function(sums, autograph=False)()
     loss = tf.math.divide_no_nan(total, count)
     return _at(client.index, loss, num_clients)
 

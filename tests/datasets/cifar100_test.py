@@ -5,12 +5,10 @@ if F3AST_DATA_DIR names a folder with cifar100.sqlite (and cifar-100-python).
 """
 
 import collections
-import contextlib
 import logging
 import os
 import pathlib
 import pickle
-import sqlite3
 import struct
 import sys
 
@@ -22,6 +20,7 @@ import tensorflow_federated as tff
 from f3ast_tff import randomness
 from f3ast_tff.datasets import cifar100
 from f3ast_tff.datasets import tff_cache
+from tests import tff_file
 
 SMALL = tff_cache.Expected(
   train_clients=12, train_examples=60, test_clients=3, test_examples=15
@@ -107,34 +106,27 @@ def test_the_central_crop_is_that_of_tensorflow():
 
 def _write_sqlite(path, seed=0, image_size=32):
   """Writes a file as TFF's, with examples of the clients interleaved."""
-  with contextlib.closing(sqlite3.connect(path)) as database:
-    database.executescript(
-      'CREATE TABLE examples (split_name TEXT NOT NULL, client_id TEXT NOT '
-      'NULL, serialized_example_proto BLOB NOT NULL);'
-      'CREATE TABLE client_metadata (client_id TEXT NOT NULL, split_name TEXT '
-      'NOT NULL, num_examples INTEGER NOT NULL);'
-      'CREATE INDEX by_client ON examples (client_id, split_name);'
-    )
-    for split, num_clients in SPLITS:
-      images = _images(num_clients * PER_CLIENT, seed)
-      for i, image in enumerate(images[:, :image_size]):
-        features = {
-          'image': image.reshape(-1),
-          'label': [i % 100],
-          'coarse_label': [i % 20],
-        }
-        proto = tf.train.Example()
-        for name, values in features.items():
-          proto.features.feature[name].int64_list.value.extend(values)
-        database.execute(
-          'INSERT INTO examples VALUES (?, ?, ?)',
-          (split, str(i % num_clients), proto.SerializeToString()),
-        )
-      database.executemany(
-        'INSERT INTO client_metadata VALUES (?, ?, ?)',
-        [(str(k), split, PER_CLIENT) for k in range(num_clients)],
-      )
-    database.commit()
+
+  def proto(i, image):
+    proto = tf.train.Example()
+    for name, values in (
+      ('image', image.reshape(-1)), ('label', [i]), ('coarse_label', [i % 20])
+    ):
+      proto.features.feature[name].int64_list.value.extend(values)
+    return proto.SerializeToString()
+
+  tff_file.write(
+    path,
+    [
+      (split, str(i % num_clients), proto(i, image[:image_size]))
+      for split, num_clients in SPLITS
+      for i, image in enumerate(_images(num_clients * PER_CLIENT, seed))
+    ],
+  )
+
+
+def _load_tff(folder, seed=0):
+  return cifar100.load('tff', folder, seed, cache_dir=folder / 'cache')
 
 
 def _check_equals_tff(dataset, data_dir, every=1):
@@ -166,7 +158,7 @@ def _check_equals_tff(dataset, data_dir, every=1):
 def test_tff_clients_are_those_of_tff_in_its_order(small, tmp_path):
   # With 12 clients the order of texts, 0 1 10 11 2, is not that of numbers.
   _write_sqlite(tmp_path / 'cifar100.sqlite')
-  dataset = cifar100.load('tff', tmp_path, cache_dir=tmp_path / 'cache')
+  dataset = _load_tff(tmp_path)
   _check_equals_tff(dataset, tmp_path)
   assert dataset.name == 'CIFAR-100'
   assert not dataset.is_sample
@@ -180,7 +172,7 @@ def test_tff_clients_are_those_of_tff_in_its_order(small, tmp_path):
 def test_an_example_that_is_no_image_is_named(small, tmp_path):
   _write_sqlite(tmp_path / 'cifar100.sqlite', image_size=31)
   with pytest.raises(tff_cache.DataError, match='not a CIFAR-100 image; del'):
-    cifar100.load('tff', tmp_path, cache_dir=tmp_path / 'cache')
+    _load_tff(tmp_path)
   assert not list((tmp_path / 'cache').glob('*'))
 
 
@@ -212,10 +204,7 @@ def _count_reads(monkeypatch):
 
 def test_images_are_decoded_once(small, tmp_path, count_reads):
   _write_sqlite(tmp_path / 'cifar100.sqlite')
-  loaded = [
-    cifar100.load('tff', tmp_path, seed, cache_dir=tmp_path / 'cache')
-    for seed in (0, 0, 5)
-  ]
+  loaded = [_load_tff(tmp_path, seed) for seed in (0, 0, 5)]
   assert len(count_reads) == 1
   assert _equal(loaded[0], loaded[1])
   assert _equal(loaded[0], loaded[2])  # TFF's clients depend on no seed.
@@ -241,23 +230,21 @@ def _flip_a_pixel(content):
 )
 def test_a_damaged_cache_is_made_anew(damage, small, tmp_path, count_reads):
   _write_sqlite(tmp_path / 'cifar100.sqlite')
-  first = cifar100.load('tff', tmp_path, cache_dir=tmp_path / 'cache')
+  first = _load_tff(tmp_path)
   (cache,) = (tmp_path / 'cache').iterdir()
   cache.write_bytes(damage(cache.read_bytes()))
-  assert _equal(
-    first, cifar100.load('tff', tmp_path, cache_dir=tmp_path / 'cache')
-  )
-  cifar100.load('tff', tmp_path, cache_dir=tmp_path / 'cache')
+  assert _equal(first, _load_tff(tmp_path))
+  _load_tff(tmp_path)
   assert len(count_reads) == 2
 
 
 def test_a_changed_source_is_decoded_anew(small, tmp_path, count_reads):
   path = tmp_path / 'cifar100.sqlite'
   _write_sqlite(path)
-  cifar100.load('tff', tmp_path, cache_dir=tmp_path / 'cache')
+  _load_tff(tmp_path)
   path.unlink()
   _write_sqlite(path, seed=1)
-  dataset = cifar100.load('tff', tmp_path, cache_dir=tmp_path / 'cache')
+  dataset = _load_tff(tmp_path)
   assert len(count_reads) == 2
   _check_equals_tff(dataset, tmp_path)
   assert len(list((tmp_path / 'cache').iterdir())) == 1

@@ -1,5 +1,6 @@
+"""Tests of the Shakespeare data set, against TFF's own preprocessing."""
+
 import os
-import sqlite3
 import sys
 
 import numpy as np
@@ -12,6 +13,7 @@ from tensorflow_federated.python.simulation.baselines.shakespeare import (
 
 from f3ast_tff.datasets import shakespeare
 from f3ast_tff.datasets import tff_cache
+from tests import tff_file
 
 _DATA_DIR = os.environ.get('F3AST_DATA_DIR')
 _needs_data = pytest.mark.skipif(
@@ -37,32 +39,16 @@ def _by_tff(snippets, max_elements=None):
   return x, y
 
 
-def _write_sqlite(path, examples):
+def _write_sqlite(path, examples, change=''):
   """Writes TFF's format from (split, client, snippet)."""
-  with sqlite3.connect(path) as database:
-    database.execute(
-      'CREATE TABLE examples (split_name TEXT NOT NULL, client_id TEXT NOT '
-      'NULL, serialized_example_proto BLOB NOT NULL)'
-    )
-    database.execute(
-      'CREATE TABLE client_metadata (client_id TEXT NOT NULL, split_name TEXT '
-      'NOT NULL, num_examples INTEGER NOT NULL)'
-    )
-    for split, client, snippet in examples:
-      feature = tf.train.Feature(bytes_list=tf.train.BytesList(value=[snippet]))
-      proto = tf.train.Example(
-        features=tf.train.Features(feature={'snippets': feature})
-      )
-      database.execute(
-        'INSERT INTO examples VALUES (?, ?, ?)',
-        (split, client, proto.SerializeToString()),
-      )
-    for split, client in sorted({e[:2] for e in examples}):
-      number = sum(e[:2] == (split, client) for e in examples)
-      database.execute(
-        'INSERT INTO client_metadata VALUES (?, ?, ?)', (client, split, number)
-      )
-  database.close()
+
+  def proto(snippet):
+    feature = tf.train.Feature(bytes_list=tf.train.BytesList(value=[snippet]))
+    features = tf.train.Features(feature={'snippets': feature})
+    return tf.train.Example(features=features).SerializeToString()
+
+  rows = [(split, client, proto(text)) for split, client, text in examples]
+  tff_file.write(path, rows, change)
 
 
 def test_vocabulary_is_that_of_tff():
@@ -133,13 +119,11 @@ def test_reads_a_file_of_tff(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize('content', [b'text', b'\xff\xff'])
 def test_refuses_what_is_not_a_snippet(tmp_path, monkeypatch, content):
-  path = tmp_path / 'shakespeare.sqlite'
-  _write_sqlite(path, [('train', 'a', b'one'), ('test', 'a', b'two')])
-  with sqlite3.connect(path) as database:
-    database.execute(
-      'UPDATE examples SET serialized_example_proto = ?', (content,)
-    )
-  database.close()
+  _write_sqlite(
+    tmp_path / 'shakespeare.sqlite',
+    [('train', 'a', b'one'), ('test', 'a', b'two')],
+    f"UPDATE examples SET serialized_example_proto = x'{content.hex()}'",
+  )
   monkeypatch.setattr(shakespeare, 'EXPECTED', tff_cache.Expected(1, 1, 1, 1))
   with pytest.raises(ValueError, match='not a snippet of text; delete it'):
     shakespeare.load(data_dir=tmp_path)

@@ -10,7 +10,6 @@ import lzma
 import os
 import pathlib
 import socket
-import sqlite3
 import subprocess
 import sys
 import urllib.error
@@ -19,6 +18,7 @@ import urllib.request
 import pytest
 
 from f3ast_tff.datasets import tff_cache
+from tests import tff_file
 
 EXPECTED = tff_cache.Expected(
   train_clients=3, train_examples=12, test_clients=2, test_examples=8
@@ -37,26 +37,13 @@ def _write(
   change='',
   example=bytes(3000),
 ):
-  with contextlib.closing(sqlite3.connect(path)) as database:
-    database.executescript(
-      'CREATE TABLE examples (split_name TEXT NOT NULL, client_id TEXT NOT '
-      'NULL, serialized_example_proto BLOB NOT NULL);'
-      'CREATE TABLE client_metadata (client_id TEXT NOT NULL, split_name TEXT '
-      'NOT NULL, num_examples INTEGER NOT NULL);'
-      'CREATE INDEX by_client ON examples (client_id, split_name);'
-    )
-    for split, clients in (('train', train_clients), ('test', test_clients)):
-      for client in range(clients):
-        database.execute(
-          'INSERT INTO client_metadata VALUES (?, ?, ?)',
-          (str(client), split, per_client),
-        )
-        database.executemany(
-          'INSERT INTO examples VALUES (?, ?, ?)',
-          [(split, str(client), example)] * per_client,
-        )
-    database.executescript(change)
-    database.commit()
+  examples = [
+    (split, str(client), example)
+    for split, number in (('train', train_clients), ('test', test_clients))
+    for client in range(number)
+    for _ in range(per_client)
+  ]
+  tff_file.write(path, examples, change)
 
 
 @pytest.fixture(name='hosted')

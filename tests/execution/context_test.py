@@ -1,4 +1,4 @@
-"""Tests of `execution.context`, with TFF's own runtime as a witness."""
+"""Tests of `execution.context`, against TFF's own runtime."""
 
 import collections
 import sys
@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from f3ast_tff import execution
+import f3ast_tff
 from f3ast_tff.execution import context as context_lib
 from tests import native
 
@@ -46,8 +46,8 @@ def _model_fn():
 _SGD = tff.learning.optimizers.build_sgdm
 
 
-@pytest.fixture(scope='module', name='witness')
-def _witness():
+@pytest.fixture(scope='module', name='native_runtime')
+def _native_runtime():
   """What is not run in process is run in TFF's worker."""
   with native.worker():
     yield
@@ -61,7 +61,7 @@ def _fed_avg():
 
 
 @pytest.fixture(scope='module', name='first')
-def _first(fed_avg, witness):
+def _first(fed_avg, native_runtime):
   """The state with which TFF's own runtime starts."""
   return fed_avg.initialize()
 
@@ -105,7 +105,7 @@ def test_keras_fed_avg_equals_tff_s_own_runtime(
   with two_threads():
     ours = _rounds(fed_avg, first)
     again = _rounds(fed_avg, first)
-  with execution.in_process(1):
+  with f3ast_tff.in_process(1):
     in_a_row = _rounds(fed_avg, first)
   for t, other in enumerate(theirs):
     _assert_close(_learned(ours[t]), _learned(other))
@@ -161,7 +161,7 @@ def test_fed_eval_equals_tff_s_own_runtime(fed_avg, first):
     return process.next(state, _CLIENTS).metrics
 
   theirs = evaluate()
-  with execution.in_process(2):
+  with f3ast_tff.in_process(2):
     _assert_close(evaluate(), theirs)
 
 
@@ -198,13 +198,13 @@ def _functional_model():
   ],
   ids=['secure', 'dp'],
 )
-def test_aggregators_equal_tff_s_own_runtime(aggregator, witness):
+def test_aggregators_equal_tff_s_own_runtime(aggregator, native_runtime):
   process = tff.learning.algorithms.build_unweighted_fed_avg(
     _functional_model(), _SGD(0.1), _SGD(1.0), model_aggregator=aggregator
   )
   state = process.initialize()
   theirs = _rounds(process, state, 2)
-  with execution.in_process(2):
+  with f3ast_tff.in_process(2):
     ours = _rounds(process, state, 2)
   for one, other in zip(ours, theirs):
     _assert_close(
@@ -224,7 +224,7 @@ def test_noise_is_drawn_for_each_round():
       )
     ),
   )
-  with execution.in_process(2):
+  with f3ast_tff.in_process(2):
     state = process.initialize()
     kernels = np.array([
       process.next(state, _CLIENTS).state.global_model_weights.trainable[0]
@@ -246,7 +246,7 @@ def _times(x, y):
 
 @pytest.fixture(name='in_process_here')
 def _in_process_here():
-  with execution.in_process(2):
+  with f3ast_tff.in_process(2):
     yield
 
 
@@ -336,7 +336,7 @@ class TestPlainComputations:
       square(1.0)
 
 
-def test_two_layers_of_sums_run_in_tff_s_worker(witness):
+def test_two_layers_of_sums_run_in_tff_s_worker(native_runtime):
   # What the sentence above says is true: here is no context of ours.
   @tff.federated_computation(_AT_CLIENTS)
   def twice(values):
@@ -370,7 +370,7 @@ def test_set_in_process_lasts():
 
   def compute():
     # A thread of its own has a stack of its own, with the default context.
-    execution.set_in_process(3)
+    f3ast_tff.set_in_process(3)
     results.append(type(tff.framework.get_context_stack().current))
     results.append(_times(2.0, 4.0))
 

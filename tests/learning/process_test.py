@@ -1,4 +1,4 @@
-"""Tests of `process`, `local_training` and `shard_training`."""
+"""Tests of `process`, `client_work` and `shard_training`."""
 
 import functools
 import sys
@@ -14,11 +14,12 @@ from f3ast_tff import selection
 from f3ast_tff.datasets import synthetic
 from f3ast_tff.learning import client_optimizers
 from f3ast_tff.learning import client_work
+from f3ast_tff.learning import examples as examples_lib
 from f3ast_tff.learning import process as process_lib
 from f3ast_tff.learning import shard_training
-from f3ast_tff.learning import examples as examples_lib
 from f3ast_tff.learning import shards
 from f3ast_tff.models import softmax
+from tests import by_hand
 
 _BATCH = 20
 _SGD = tff.learning.optimizers.build_sgdm
@@ -36,13 +37,16 @@ def _dataset(examples):
   return tf.data.Dataset.from_tensor_slices(elements).batch(_BATCH)
 
 
-def _shard(*members):
+def _shard(*members, absent=None):
   """Returns the shard of some (client, weight, its examples)."""
   train = list(_EXAMPLES)
-  for index, _, examples in members:
+  for index, _, examples in (*members, *([absent] if absent else ())):
     train[index] = _EXAMPLES[index] if examples is None else examples
   make = shards.ClientShards(
-    train, examples_lib.concatenated(train), batch_size=_BATCH, is_shuffled=False
+    train,
+    lambda: examples_lib.concatenated(train),
+    batch_size=_BATCH,
+    is_shuffled=False,
   )
   cohort = selection.Cohort(
     np.array([index for index, _, _ in members], int),
@@ -55,55 +59,54 @@ def _alone(index, weight, examples=None):
   return _shard((index, weight, examples))
 
 
-def _participant(index, weight, examples=None):
+def _input(index, weight, examples=None):
   examples = _EXAMPLES[index] if examples is None else examples
-  return client_work.Participant(
+  return client_work.ClientInput(
     _dataset(examples), np.int32(index), np.float32(weight)
   )
 
 
 @functools.cache
-def _plain(path):
+def _plain(path, beta=0.001):
   """As `_build`; one process for all tests, for compiling it takes long."""
-  return _build(path)
+  return _build(path, beta=beta)
 
 
 def _build(path, r0=None, client_optimizer=None, **arguments):
-  """Returns a process and how to make its participants."""
+  """Returns a process and how to make what its clients take part with."""
   r0 = np.ones(4) if r0 is None else r0
   model, optimizer = softmax.build().functional, client_optimizer or _SGD(0.1)
   if path == 'datasets':
-    process = process_lib.build_f3ast(
-      model, _P, r0, client_optimizer=optimizer, **arguments
+    training = client_work.on_datasets(model, optimizer, 4)
+  else:
+    training = shard_training.build(
+      model, optimizer, 4, _LAYOUT, _BATCH, xla=path == 'xla'
     )
-    return process, _participant
-  training = shard_training.build(
-    model, optimizer, 4, _LAYOUT, _BATCH, xla=path == 'xla'
-  )
-  return process_lib.compose(training, _P, r0, **arguments), _alone
+  process = process_lib.build_process(training, _P, r0, **arguments)
+  return process, _input if path == 'datasets' else _alone
 
 
-def _local_sgd(weights, examples, learning_rate, proximal=0.0, clip=np.inf):
-  """Softmax regression by hand, in float64: returns v = trained - received."""
-  start = [w.astype(np.float64) for w in weights]
-  kernel, bias = start
-  for i in range(0, len(examples['y']), _BATCH):
-    x = examples['x'][i : i + _BATCH].astype(np.float64)
-    y = examples['y'][i : i + _BATCH]
-    logits = x @ kernel + bias
-    logits -= logits.max(axis=1, keepdims=True)
-    error = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
-    error[np.arange(len(y)), y] -= 1
-    gradients = [
-      x.T @ error / len(y) + proximal * (kernel - start[0]),
-      error.mean(axis=0) + proximal * (bias - start[1]),
-    ]
-    norm = np.sqrt(sum((g**2).sum() for g in gradients))
-    scale = learning_rate * min(1.0, clip / norm)
-    kernel, bias = kernel - scale * gradients[0], bias - scale * gradients[1]
-  return kernel - weights[0], bias - weights[1]
+def _update(examples, learning_rate=0.1, **more):
+  """The update of a client that starts at zeros, by hand."""
+  batches = by_hand.in_order(len(examples['y']), _BATCH)
+  return by_hand.local_sgd(examples, batches, learning_rate, **more).update
 
 
+def _assert_weights(output, expected, **tolerance):
+  weights = output.state.global_model_weights.trainable
+  for got, one in zip(weights, expected):
+    np.testing.assert_allclose(got, one, **tolerance)
+
+
+def _assert_same_weights(output, other):
+  expected = other.state.global_model_weights.trainable
+  for got, one in zip(
+    output.state.global_model_weights.trainable, expected
+  ):
+    np.testing.assert_array_equal(got, one)
+
+
+@functools.cache
 def _stock_fed_avg(rounds):
   """TFF's own weighted FedAvg on the same batches."""
   process = tff.learning.algorithms.build_weighted_fed_avg(
@@ -130,24 +133,20 @@ def test_full_participation_equals_stock_fed_avg(path):
 
 @pytest.mark.parametrize('path', ['shards', 'datasets'])
 @pytest.mark.parametrize(
-  'wrap, by_hand',
+  'wrap, terms',
   [
     (lambda sgd: client_optimizers.proximal(sgd, 2.0), {'proximal': 2.0}),
     (lambda sgd: client_optimizers.clipped(sgd, 0.3), {'clip': 0.3}),
   ],
   ids=['proximal', 'clipped'],
 )
-def test_a_proximal_or_clipped_round_by_hand(path, wrap, by_hand):
+def test_a_proximal_or_clipped_round_by_hand(path, wrap, terms):
   process, bring = _build(path, client_optimizer=wrap(_SGD(0.1)))
   output = process.next(process.initialize(), [bring(1, 0.7)])
-  zeros = (np.zeros((60, 10)), np.zeros(10))
-  expected = _local_sgd(zeros, _EXAMPLES[1], 0.1, **by_hand)
-  plain = _local_sgd(zeros, _EXAMPLES[1], 0.1)
-  for got, v, plain_v in zip(
-    output.state.global_model_weights.trainable, expected, plain
-  ):
-    np.testing.assert_allclose(got, 0.7 * v, atol=1e-5)
-    assert np.abs(v - plain_v).max() > 1e-3  # The test can tell.
+  expected = _update(_EXAMPLES[1], **terms)
+  _assert_weights(output, [0.7 * v for v in expected], atol=1e-5)
+  for v, plain in zip(expected, _update(_EXAMPLES[1])):
+    assert np.abs(v - plain).max() > 1e-3  # The test can tell.
 
 
 def test_client_work_of_tff_with_f3ast_weights():
@@ -162,12 +161,10 @@ def test_client_work_of_tff_with_f3ast_weights():
   training = client_work.from_client_work(
     work, client_work.initial_weights_of(model), 4
   )
-  process = process_lib.compose(training, _P, np.ones(4))
-  output = process.next(process.initialize(), [_participant(1, 0.7)])
-  zeros = (np.zeros((60, 10)), np.zeros(10))
-  expected = _local_sgd(zeros, _EXAMPLES[1], 0.1, proximal=-2.0)
-  for got, v in zip(output.state.global_model_weights.trainable, expected):
-    np.testing.assert_allclose(got, 0.7 * v, atol=1e-4)
+  process = process_lib.build_process(training, _P, np.ones(4))
+  output = process.next(process.initialize(), [_input(1, 0.7)])
+  expected = _update(_EXAMPLES[1], proximal=-2.0)
+  _assert_weights(output, [0.7 * v for v in expected], atol=1e-4)
 
 
 def test_clients_in_one_shard_equal_clients_in_shards_of_their_own():
@@ -177,13 +174,10 @@ def test_clients_in_one_shard_equal_clients_in_shards_of_their_own():
   apart = process.next(state, [bring(k, w) for k, w in cohort])
   members = [(k, w, None) for k, w in cohort]
   together = process.next(state, [_shard(*members[:2]), _shard(*members[2:])])
-  for one, other in zip(
-    apart.state.global_model_weights.trainable,
-    together.state.global_model_weights.trainable,
-  ):
-    np.testing.assert_allclose(one, other, atol=1e-6)
+  expected = apart.state.global_model_weights.trainable
+  _assert_weights(together, expected, atol=1e-6)
   np.testing.assert_array_equal(apart.state.rates, together.state.rates)
-  assert together.metrics['selection']['participants'] == 3
+  assert together.metrics['selection']['selected'] == 3
   np.testing.assert_allclose(
     apart.metrics['client_work']['train']['loss'],
     together.metrics['client_work']['train']['loss'],
@@ -198,12 +192,8 @@ def test_a_bad_client_does_not_spoil_others_in_its_shard(path):
   bad = {**_EXAMPLES[1], 'x': np.full_like(_EXAMPLES[1]['x'], np.nan)}
   both = process.next(state, [_shard((1, 0.9, bad), (2, 0.5, None))])
   alone = process.next(state, [bring(2, 0.5)])
-  for one, other in zip(
-    both.state.global_model_weights.trainable,
-    alone.state.global_model_weights.trainable,
-  ):
-    np.testing.assert_array_equal(one, other)
-  assert both.metrics['selection']['left_out'] == 1
+  _assert_same_weights(both, alone)
+  assert both.metrics['selection']['excluded'] == 1
   np.testing.assert_allclose(both.metrics['selection']['sum_of_weights'], 0.5)
 
 
@@ -216,22 +206,14 @@ def test_a_bad_first_example_spoils_no_batch_that_is_filled_up(path):
     'x': np.full_like(_EXAMPLES[0]['x'], np.nan),
     'y': np.full_like(_EXAMPLES[0]['y'], 77),
   }
-  train = [bad, *_EXAMPLES[1:]]
-  make = shards.ClientShards(
-    train, examples_lib.concatenated(train), batch_size=_BATCH, is_shuffled=False
-  )
-  (shard,) = make(selection.Cohort(np.array([2]), np.array([0.5])), 1)
+  shard = _shard((2, 0.5, None), absent=(0, None, bad))
   assert (shard.batches[-1] == shards.NO_ROW).any()  # Or this shows nothing.
   state = process.initialize()
   beside, alone = (
     process.next(state, [one]) for one in (shard, bring(2, 0.5))
   )
-  assert beside.metrics['selection']['left_out'] == 0
-  for one, other in zip(
-    beside.state.global_model_weights.trainable,
-    alone.state.global_model_weights.trainable,
-  ):
-    np.testing.assert_array_equal(one, other)
+  assert beside.metrics['selection']['excluded'] == 0
+  _assert_same_weights(beside, alone)
 
 
 @pytest.mark.parametrize(
@@ -249,16 +231,14 @@ def test_a_round_by_hand(path, correlation):
   output = process.next(
     process.initialize(), [bring(k, weight) for k, weight in cohort]
   )
-  zeros = (np.zeros((60, 10)), np.zeros(10))
-  updates = [_local_sgd(zeros, _EXAMPLES[k], 0.1) for k, _ in cohort]
-  for i, got in enumerate(output.state.global_model_weights.trainable):
-    delta = sum(w * v[i] for (_, w), v in zip(cohort, updates))
-    np.testing.assert_allclose(got, delta, atol=1e-5)
+  updates = [_update(_EXAMPLES[k]) for k, _ in cohort]
+  delta = [1.7 * first + 0.6 * second for first, second in zip(*updates)]
+  _assert_weights(output, delta, atol=1e-5)
   # r = .75 r0 + .25 for clients 0 and 2.
   expected_rates = [0.625, 0.15, 0.325, 0.3]
   np.testing.assert_allclose(output.state.rates, expected_rates, rtol=1e-15)
   measured = output.metrics['selection']
-  assert measured['participants'] == 2 and measured['left_out'] == 0
+  assert measured['selected'] == 2 and measured['excluded'] == 0
   assert measured['sum_of_weights'] == pytest.approx(2.3)
   above = _P if correlation == 'positive' else _P**2
   assert measured['variance_bound'] == pytest.approx(
@@ -277,41 +257,34 @@ def test_rates_in_the_state_equal_the_numpy_update_bit_for_bit():
 
 
 @pytest.mark.parametrize('path', ['shards', 'datasets'])
-@pytest.mark.parametrize('cohort', ['nobody', 'absent'])
-def test_an_empty_round_keeps_the_model_and_lets_rates_decay(path, cohort):
-  if (path, cohort) == ('datasets', 'absent'):
-    pytest.skip('Only shards fill places.')
+def test_an_empty_round_keeps_the_model_and_lets_rates_decay(path):
   adam = tff.learning.optimizers.build_adam(0.1)
   process, bring = _build(path, server_optimizer=adam, beta=0.1)
   before = process.next(process.initialize(), [bring(0, 1.0)]).state
-  nobody = [] if cohort == 'nobody' else [_shard(), _shard()]
-  output = process.next(before, nobody)
-  # Adam's momentum would move the model on; nobody trained, so it stays.
-  after = output.state
-  for old, new in zip(
-    tf.nest.flatten((before.global_model_weights, before.optimizer)),
-    tf.nest.flatten((after.global_model_weights, after.optimizer)),
-  ):
-    np.testing.assert_array_equal(old, new)
-  np.testing.assert_allclose(output.state.rates, 0.9 * before.rates)
-  assert output.metrics['selection']['participants'] == 0
+  for nobody in ([], [_shard(), _shard()]) if path == 'shards' else ([],):
+    output = process.next(before, nobody)
+    # Adam's momentum would move the model on; nobody trained, so it stays.
+    after = output.state
+    for old, new in zip(
+      tf.nest.flatten((before.global_model_weights, before.optimizer)),
+      tf.nest.flatten((after.global_model_weights, after.optimizer)),
+    ):
+      np.testing.assert_array_equal(old, new)
+    np.testing.assert_allclose(output.state.rates, 0.9 * before.rates)
+    assert output.metrics['selection']['selected'] == 0
 
 
 @pytest.mark.parametrize('path', ['shards', 'xla', 'datasets'])
 @pytest.mark.parametrize('poison', [np.nan, np.inf])
-def test_a_client_that_is_not_finite_is_left_out_and_counted(path, poison):
-  process, bring = _build(path, beta=0.5)
+def test_a_client_that_is_not_finite_is_excluded_and_counted(path, poison):
+  process, bring = _plain(path, beta=0.5)
   bad = {'x': np.full_like(_EXAMPLES[1]['x'], poison), 'y': _EXAMPLES[1]['y']}
   start = process.initialize()
   output = process.next(start, [bring(0, 0.3), bring(1, 0.4, bad)])
   alone = process.next(start, [bring(0, 0.3)])
-  for got, expected in zip(
-    output.state.global_model_weights.trainable,
-    alone.state.global_model_weights.trainable,
-  ):
-    np.testing.assert_array_equal(got, expected)
+  _assert_same_weights(output, alone)
   measured = output.metrics['selection']
-  assert measured['participants'] == 2 and measured['left_out'] == 1
+  assert measured['selected'] == 2 and measured['excluded'] == 1
   assert measured['sum_of_weights'] == pytest.approx(0.3)
   # It was selected, so its rate moves all the same.
   np.testing.assert_allclose(output.state.rates, [1, 1, 0.5, 0.5])
@@ -333,11 +306,9 @@ def test_one_example_and_no_example(path):
   output = process.next(
     process.initialize(), [bring(0, 1.0, one), bring(1, 1.0, none)]
   )
-  expected = _local_sgd((np.zeros((60, 10)), np.zeros(10)), one, 0.1)
-  for got, v in zip(output.state.global_model_weights.trainable, expected):
-    np.testing.assert_allclose(got, v, atol=1e-6)
+  _assert_weights(output, _update(one), atol=1e-6)
   measured = output.metrics['selection']
-  assert measured['participants'] == 2 and measured['left_out'] == 1
+  assert measured['selected'] == 2 and measured['excluded'] == 1
   assert measured['sum_of_weights'] == 1
 
 
@@ -355,16 +326,13 @@ def test_keras_model_fn_and_a_clipping_aggregator():
   clipped_sum = tff.aggregators.clipping_factory(
     0.01, tff.aggregators.SumFactory()
   )
-  process = process_lib.build_f3ast(
-    model_fn,
-    _P,
-    np.ones(4),
-    client_optimizer=_SGD(0.1),
-    aggregator=clipped_sum,
+  training = client_work.on_datasets(model_fn, _SGD(0.1), 4)
+  process = process_lib.build_process(
+    training, _P, np.ones(4), aggregator=clipped_sum
   )
   assert isinstance(process, tff.learning.templates.LearningProcess)
   state = process.initialize()
-  output = process.next(state, [_participant(0, 1.0), _participant(1, 1.0)])
+  output = process.next(state, [_input(0, 1.0), _input(1, 1.0)])
   moved = [
     new - old
     for old, new in zip(
@@ -391,40 +359,13 @@ def test_server_adam_by_hand():
   adam = tff.learning.optimizers.build_adam(0.1, epsilon=0.5)
   process, bring = _build('shards', server_optimizer=adam)
   output = process.next(process.initialize(), [bring(0, 1.0)])
-  v = _local_sgd((np.zeros((60, 10)), np.zeros(10)), _EXAMPLES[0], 0.1)
   # The first step of Adam, corrected for bias, is g / (|g| + e), g = -Delta;
   # TFF puts epsilon beside the uncorrected root: e = epsilon / sqrt(1 - .999).
-  for got, delta in zip(output.state.global_model_weights.trainable, v):
-    expected = 0.1 * delta / (np.abs(delta) + 0.5 / np.sqrt(0.001))
-    np.testing.assert_allclose(got, expected, atol=1e-7)
-
-
-def _losses(output, y):
-  return tf.nn.sparse_softmax_cross_entropy_with_logits(y, output)
-
-
-@pytest.mark.parametrize(
-  'loss',
-  [
-    # Ignores the weights: rows that only fill up would be trained on.
-    lambda output, y, sample_weight=None: tf.reduce_mean(_losses(output, y)),
-    # Divides by the number of rows, as Keras does.
-    lambda output, y, sample_weight=None: tf.reduce_mean(
-      _losses(output, y) * (1.0 if sample_weight is None else sample_weight)
-    ),
-  ],
-)
-def test_a_loss_that_is_no_weighted_mean_is_refused(loss):
-  keras_like = tff.learning.models.FunctionalModel(
-    initial_weights=softmax.build().functional.initial_weights,
-    predict_on_batch_fn=tf.function(
-      lambda weights, x, training: tf.matmul(x, weights[0][0]) + weights[0][1]
-    ),
-    loss_fn=loss,
-    input_spec=softmax.build().functional.input_spec,
-  )
-  with pytest.raises(ValueError, match='weighted by sample_weight'):
-    shard_training.check_loss_is_weighted_mean(keras_like, _LAYOUT)
+  expected = [
+    0.1 * delta / (np.abs(delta) + 0.5 / np.sqrt(0.001))
+    for delta in _update(_EXAMPLES[0])
+  ]
+  _assert_weights(output, expected, atol=1e-7)
 
 
 @pytest.mark.parametrize(

@@ -11,16 +11,10 @@ import pytest
 from f3ast_tff import selection
 from f3ast_tff.learning import examples as examples_lib
 from f3ast_tff.learning import shards
+from tests import numbered
 
 _SIZES = (5, 0, 3)
-# Of each example, x tells whose it is and which.
-_TRAIN = [
-  {
-    'x': (100 * k + np.arange(size, dtype=np.float32))[:, None],
-    'y': np.arange(size, dtype=np.int32),
-  }
-  for k, size in enumerate(_SIZES)
-]
+_TRAIN = numbered.clients(_SIZES)
 
 
 def _cohort(*clients, weights=None):
@@ -31,11 +25,13 @@ def _cohort(*clients, weights=None):
   )
 
 
-def _make(train=_TRAIN, **arguments):
-  examples = None
-  if 'augment' not in arguments:
-    examples = examples_lib.concatenated(train)
-  return shards.ClientShards(train, examples, batch_size=2, **arguments)
+def _make(train=_TRAIN, batch_size=2, **arguments):
+  return shards.ClientShards(
+    train,
+    lambda: examples_lib.concatenated(train),
+    batch_size=batch_size,
+    **arguments,
+  )
 
 
 def _batches_of(shard, place):
@@ -94,9 +90,7 @@ def test_steps_are_full_batches_by_hand():
 
 def test_steps_with_fewer_examples_than_a_batch():
   train = [{'x': np.zeros((2, 1), np.float32), 'y': np.zeros(2, np.int32)}]
-  make = shards.ClientShards(
-    train, examples_lib.concatenated(train), batch_size=5, steps=2, is_shuffled=False
-  )
+  make = _make(train, batch_size=5, steps=2, is_shuffled=False)
   (shard,) = make(_cohort(0), 1)
   np.testing.assert_array_equal(
     shard.batches, [[0, 1, 0, 1, 0], [1, 0, 1, 0, 1]]
@@ -134,21 +128,14 @@ def test_steps_go_round_the_shards_whatever_the_data():
 def test_every_client_makes_its_steps_and_no_example_is_ahead_by_two(
   sizes, batch_size, steps, num_shards, is_augmented
 ):
-  train = [
-    {
-      'x': (100.0 * k + np.arange(n)).astype(np.float32)[:, None],
-      'y': np.zeros(n, np.int32),
-    }
-    for k, n in enumerate(sizes)
-  ]
+  train = numbered.clients(sizes)
   capacity = shards.capacity(
     np.array(sizes), batch_size, 1, len(sizes), steps
   )
   num_with_data = np.count_nonzero(sizes)
   assert capacity == (len(sizes), max(1, steps * num_with_data))
-  make = shards.ClientShards(
+  make = _make(
     train,
-    examples_lib.concatenated(train),
     batch_size=batch_size,
     steps=steps,
     num_shards=num_shards,
@@ -205,6 +192,30 @@ def test_who_fails_is_there_without_examples():
   np.testing.assert_array_equal(shard.batches, [[5, 6], [7, -1]])
 
 
+def test_without_a_number_each_client_is_a_shard():
+  make = _make(num_shards=None, is_shuffled=False)
+  one, other = make(_cohort(2, 0), 1)
+  np.testing.assert_array_equal(one.clients, [[2, 0, 2]])
+  np.testing.assert_array_equal(other.clients, [[0, 0, 3]])
+  assert make(_cohort(), 1) == []
+
+
+def test_examples_are_made_only_where_they_are_needed():
+  def fail():
+    raise AssertionError
+
+  def augment(examples, rng):
+    del rng
+    return examples
+
+  make = shards.ClientShards(_TRAIN, fail, batch_size=2, augment=augment)
+  make(_cohort(0), 1)
+  plain = shards.ClientShards(_TRAIN, fail, batch_size=2)
+  plain.parts(_cohort(0), 1)  # Who only deals has no use for them.
+  with pytest.raises(AssertionError):
+    plain(_cohort(0), 1)
+
+
 def test_parts_by_hand_and_shards_that_are_filled_anywhere():
   make = _make(num_shards=2, epochs=2)
   parts = make.parts(_cohort(2, 0, weights=[0.25, 2.0]), 7, failed=[2])
@@ -229,16 +240,6 @@ def _assert_equal(one, other):
     np.testing.assert_array_equal(one.examples[field], other.examples[field])
   for leaf, other_leaf in zip(one[1:], other[1:]):
     np.testing.assert_array_equal(leaf, other_leaf)
-
-
-def test_examples_of_all_are_split_as_they_were():
-  behind = {
-    'x': np.array([[1.0], [2.0], [3.0]]), 'y': np.array([4, 5, 6], np.int32)
-  }
-  parts = examples_lib.split(behind, np.array([2, 0, 1]))
-  assert [part['x'].tolist() for part in parts] == [[[1], [2]], [], [[3]]]
-  assert [part['y'].tolist() for part in parts] == [[4, 5], [], [6]]
-  assert np.shares_memory(parts[0]['x'], behind['x'])
 
 
 @hypothesis.given(
@@ -270,22 +271,8 @@ def test_the_largest_load_is_near_the_least_possible(loads, num_shards):
   assert best <= largest <= (4 / 3 - 1 / (3 * num_shards)) * best + 1e-9
 
 
-@st.composite
-def _cohorts(draw):
-  sizes = draw(st.lists(st.integers(0, 9), min_size=1, max_size=6))
-  clients = draw(st.sets(st.integers(0, len(sizes) - 1)))
-  train = [
-    {
-      'x': (100.0 * k + np.arange(n)).astype(np.float32)[:, None],
-      'y': np.zeros(n, np.int32),
-    }
-    for k, n in enumerate(sizes)
-  ]
-  return train, sorted(clients)
-
-
 @hypothesis.given(
-  _cohorts(),
+  numbered.cohorts(),
   st.integers(1, 4),
   st.integers(1, 3),
   st.integers(1, 3),
@@ -298,9 +285,8 @@ def test_every_example_of_a_cohort_comes_once_in_each_epoch(
   train, clients = case
   sizes = np.array([len(part['y']) for part in train])
   size = shards.capacity(sizes, batch_size, epochs, max(1, len(clients)))
-  make = shards.ClientShards(
+  make = _make(
     train,
-    examples_lib.concatenated(train),
     batch_size=batch_size,
     epochs=epochs,
     num_shards=num_shards,
@@ -417,160 +403,6 @@ def test_examples_are_augmented_anew_in_each_epoch_round_and_client():
   assert _values(by_steps) == first[:6]
 
 
-_EXAMPLES = {
-  'x': np.arange(6, dtype=np.float32).reshape(3, 2) / 7,
-  'y': np.array([9, -1, 4], np.int32),
-}
-
-
-@pytest.mark.parametrize(
-  'examples, message',
-  [
-    ({'x': _EXAMPLES['x'][:2], 'y': _EXAMPLES['y']}, 'same number'),
-    ({'y': _EXAMPLES['y']}, 'the same fields'),
-    ({**_EXAMPLES, 'z': _EXAMPLES['y']}, 'the same fields'),
-    (
-      {'x': np.zeros((3, 5), np.float32), 'y': _EXAMPLES['y']},
-      r"Field 'x' must have shape \(2,\) in every example, but it has \(5,\)",
-    ),
-    (
-      {'x': _EXAMPLES['x'], 'y': np.array([0.5, 1.0, 2.0])},
-      "Field 'y' must fit int32.*one has float64",
-    ),
-    (
-      {'x': np.full((3, 2), 1e300), 'y': _EXAMPLES['y']},
-      "Field 'x' must fit float32.*one has float64",
-    ),
-    (
-      {'x': _EXAMPLES['x'], 'y': np.array([1, 2, 2**31 + 5])},
-      "Field 'y' must fit int32.*one has int64",
-    ),
-  ],
-)
-def test_examples_that_do_not_fit_together_are_named(examples, message):
-  with pytest.raises(ValueError, match=message):
-    examples_lib.concatenated([_EXAMPLES, examples])
-
-
-def test_another_type_is_taken_where_nothing_but_digits_is_lost():
-  wide = {
-    'x': _EXAMPLES['x'].astype(np.float64), 'y': _EXAMPLES['y'].astype(int)
-  }
-  fields = examples_lib.concatenated([_EXAMPLES, wide])
-  assert fields['x'].dtype == np.float32 and fields['y'].dtype == np.int32
-  np.testing.assert_array_equal(
-    fields['x'], np.concatenate([_EXAMPLES['x']] * 2)
-  )
-  np.testing.assert_array_equal(fields['y'], [9, -1, 4, 9, -1, 4])
-
-
-def test_what_is_not_finite_may_stay_so():
-  strange = {'x': np.full((1, 2), np.nan), 'y': np.array([1])}
-  fields = examples_lib.concatenated([_EXAMPLES, strange])
-  assert np.isnan(fields['x'][3]).all()
-
-
-def _filled(make, *clients):
-  """Returns the shards of clients that are asked."""
-  return [make.fill(part) for part in make.parts(np.array(clients, int))]
-
-
-def _asked(*clients, train=_TRAIN, **arguments):
-  make = shards.AskedShards(
-    train, examples_lib.concatenated(train), batch_size=2, **arguments
-  )
-  return _filled(make, *clients)
-
-
-def test_who_is_asked_brings_all_examples_in_shared_batches():
-  (asked,) = _asked(0, 2)
-  # 5 and 3 examples are 4 batches; the third holds examples of both.
-  np.testing.assert_array_equal(
-    asked.batches, [[0, 1], [2, 3], [4, 5], [6, 7]]
-  )
-  np.testing.assert_array_equal(
-    asked.owners, [[0, 0], [0, 0], [0, 2], [2, 2]]
-  )
-  assert asked.batches.dtype == asked.owners.dtype == np.int32
-  (other,) = _asked(2)
-  np.testing.assert_array_equal(other.batches, [[5, 6], [7, -1]])
-  np.testing.assert_array_equal(other.owners, [[2, 2], [2, shards.NOBODY]])
-
-
-def test_batches_of_who_is_asked_go_round_the_shards_and_are_filled_up():
-  first, second = _asked(0, 2, num_shards=2, filled_up_to=3)
-  no_rows = [shards.NO_ROW] * 2
-  np.testing.assert_array_equal(first.batches, [[0, 1], [4, 5], no_rows])
-  np.testing.assert_array_equal(second.batches, [[2, 3], [6, 7], no_rows])
-  np.testing.assert_array_equal(
-    second.owners, [[0, 0], [2, 2], [shards.NOBODY] * 2]
-  )
-
-
-def test_examples_of_like_length_are_beside_each_other():
-  lengths = np.array([9, 1, 5, 1, 2, 8, 7, 1])
-  (asked,) = _asked(0, 2, lengths=lengths)
-  # By hand: rows by length, and whose they are.
-  np.testing.assert_array_equal(
-    asked.batches, [[1, 3], [7, 4], [2, 6], [5, 0]]
-  )
-  np.testing.assert_array_equal(
-    asked.owners, [[0, 0], [2, 0], [0, 2], [2, 0]]
-  )
-  # Where others come before, the lengths are still those of its own rows.
-  (other,) = _asked(2, lengths=lengths)
-  np.testing.assert_array_equal(other.batches, [[7, 6], [5, -1]])
-
-
-def test_who_is_asked_brings_the_form_of_test_examples():
-  def as_tested(examples):
-    return {**examples, 'x': -examples['x']}
-
-  make = shards.AskedShards(_TRAIN, None, batch_size=2, as_tested=as_tested)
-  (asked,) = _filled(make, 2)
-  np.testing.assert_array_equal(asked.batches, [[0, 1], [2, -1]])
-  np.testing.assert_array_equal(
-    asked.examples['x'][:, 0], [-200, -201, -202]
-  )
-
-
-def test_who_is_asked_may_change_between_the_parts_of_a_shard():
-  make = shards.AskedShards(
-    _TRAIN, examples_lib.concatenated(_TRAIN), batch_size=2, num_shards=2
-  )
-  parts, others = make.parts(np.array([0, 2])), make.parts(np.array([2]))
-  # As a machine would that trains the second shard of one round, and then the
-  # first of another.
-  np.testing.assert_array_equal(
-    make.fill(parts[1]).batches, [[2, 3], [6, 7]]
-  )
-  np.testing.assert_array_equal(make.fill(others[0]).batches, [[5, 6]])
-  np.testing.assert_array_equal(
-    make.fill(parts[0]).batches, [[0, 1], [4, 5]]
-  )
-
-
-@hypothesis.given(_cohorts(), st.integers(1, 4), st.integers(1, 3))
-def test_every_example_of_who_is_asked_comes_once(case, batch_size, num_shards):
-  train, clients = case
-  make = shards.AskedShards(
-    train,
-    examples_lib.concatenated(train),
-    batch_size=batch_size,
-    num_shards=num_shards,
-  )
-  made = _filled(make, *clients)
-  assert len(made) == num_shards
-  found = []
-  for asked in made:
-    is_row = asked.batches != shards.NO_ROW
-    np.testing.assert_array_equal(is_row, asked.owners != shards.NOBODY)
-    values = asked.examples['x'][asked.batches[is_row], 0]
-    np.testing.assert_array_equal(values // 100, asked.owners[is_row])
-    found += values.tolist()
-  assert sorted(found) == sorted(
-    x for k in clients for x in train[k]['x'][:, 0].tolist()
-  )
 
 
 if __name__ == '__main__':

@@ -1,3 +1,5 @@
+"""Tests of `character_lstm`, against the Keras model that TFF ships."""
+
 import sys
 
 import numpy as np
@@ -9,6 +11,7 @@ from tensorflow_federated.python.simulation.baselines.shakespeare import (
 )
 
 from f3ast_tff.datasets import shakespeare
+from f3ast_tff.learning import model_conversion
 from f3ast_tff.learning import shard_training
 from f3ast_tff.models import character_lstm
 
@@ -140,23 +143,6 @@ def test_forward_and_gradients_equal_keras(run, weights, keras_model):
     np.testing.assert_allclose(ours, keras, atol=1e-4 * scale)
 
 
-def test_gradient_equals_that_of_autodiff(compact):
-  # Outside training, the same layer is differentiated by TensorFlow.
-  x, y = _batch(81, 17)
-  weights = _larger(compact.functional.initial_weights[0])
-  gradients = []
-  for training in (True, False):
-    with tf.GradientTape() as tape:
-      tape.watch(weights)
-      logits = compact.functional.predict_on_batch(
-        (weights, ()), x, training=training
-      )
-      loss = compact.functional.loss(logits, y)
-    gradients.append(tape.gradient(loss, weights))
-  for by_hand, automatic in zip(*gradients):
-    np.testing.assert_allclose(by_hand, automatic, rtol=1e-4, atol=1e-6)
-
-
 def test_accuracy_counts_what_tff_counts(model, predict, keras_model):
   x, y = _batch(81, 40, 3)
   logits = predict(x)
@@ -269,7 +255,7 @@ def test_batches_may_have_an_unknown_size_or_be_compiled(compact, jit_compile):
 
 def test_is_fit_for_shards(model):
   x, y = _batch(81)
-  shard_training.check_loss_is_weighted_mean(
+  model_conversion.check_loss_is_weighted_mean(
     model.functional, shard_training.layout_of({'x': x, 'y': y})
   )
 

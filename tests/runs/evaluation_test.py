@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 
 from f3ast_tff.datasets import shakespeare
-from f3ast_tff.datasets import synthetic
 from f3ast_tff.models import character_lstm
-from f3ast_tff.models import softmax
 from f3ast_tff.runs import evaluation
+from tests import by_hand
 
 
 def test_averages_by_hand():
@@ -27,20 +26,18 @@ def test_averages_by_hand():
   assert metrics.user_loss == pytest.approx((6 / 3 + 1) / 2)
 
 
-def test_evaluator_equals_numpy_and_does_not_depend_on_the_batch():
-  dataset = synthetic.load(num_clients=6, seed=2)
+def test_evaluator_equals_numpy_and_does_not_depend_on_the_batch(task):
+  dataset = task.dataset
   rng = np.random.default_rng(0)
   kernel = rng.normal(size=(60, 10)).astype(np.float32)
   bias = rng.normal(size=10).astype(np.float32)
-  logits = dataset.test['x'].astype(float) @ kernel + bias
   y = dataset.test['y']
-  shifted = logits - logits.max(axis=1, keepdims=True)
-  log_p = shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True))
+  log_p = by_hand.log_probabilities((kernel, bias), dataset.test['x'])
   losses = -log_p[np.arange(len(y)), y]
-  right = logits.argmax(axis=1) == y
-  users = [dataset.test_owner == k for k in range(6)]
+  right = log_p.argmax(axis=1) == y
+  users = [dataset.test_owner == k for k in range(8)]
   for batch_size in (7, 1024):
-    evaluate = evaluation.build_evaluator(softmax.build(), dataset, batch_size)
+    evaluate = evaluation.build_evaluator(task.model, dataset, batch_size)
     metrics = evaluate(((kernel, bias), ()))
     assert metrics.accuracy == pytest.approx(right.mean())
     assert metrics.loss == pytest.approx(losses.mean(), rel=1e-5)
@@ -68,8 +65,8 @@ def test_sequences_in_order_of_length_give_what_they_give_alone():
   np.testing.assert_allclose(evaluate(weights, rows), expected, rtol=1e-5)
 
 
-def test_subset_is_fixed_and_the_evaluator_uses_it():
-  dataset = synthetic.load(num_clients=6, seed=2)
+def test_subset_is_fixed_and_the_evaluator_uses_it(task):
+  dataset = task.dataset
   total = len(dataset.test_owner)
   rows = evaluation.subset(total, 30, seed=4)
   assert len(set(rows)) == 30 and total / 2 < rows.max() < total
@@ -77,9 +74,9 @@ def test_subset_is_fixed_and_the_evaluator_uses_it():
   np.testing.assert_array_equal(rows, evaluation.subset(total, 30, seed=4))
   assert evaluation.subset(total, 0, seed=4) is None
   assert evaluation.subset(total, total, seed=4) is None
-  evaluate = evaluation.build_evaluator(softmax.build(), dataset, 7)
-  zeros = ((np.zeros((60, 10), np.float32), np.zeros(10, np.float32)), ())
-  metrics = evaluate(zeros, rows)
+  evaluate = evaluation.build_evaluator(task.model, dataset, 7)
+  zeros = tuple(w.astype(np.float32) for w in by_hand.zeros())
+  metrics = evaluate((zeros, ()), rows)
   assert metrics.test_examples == 30
   # Zero weights predict class 0 with probability 1/10.
   share = (dataset.test['y'][rows] == 0).mean()

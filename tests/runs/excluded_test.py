@@ -1,4 +1,4 @@
-"""Tests of `left_out`."""
+"""Tests of `excluded`."""
 
 import sys
 
@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from f3ast_tff import selection
-from f3ast_tff.execution import server
+from f3ast_tff.execution import rounds
 from f3ast_tff.runs import excluded
 
 # Client 3 has no examples; 1 fails, and the update of 4 is not finite.
@@ -19,11 +19,11 @@ def _round(clients=(0, 1, 3, 4), without_update=(1, 3, 4), failed=(1,)):
   mask[list(without_update)] = True
   cohort = selection.Cohort(np.array(clients), np.ones(len(clients)))
   measured = {
-    'left_out_clients': mask,
-    'participants': len(clients),
-    'left_out': len(without_update),
+    'excluded_clients': mask,
+    'selected': len(clients),
+    'excluded': len(without_update),
   }
-  return server.Round(mask, cohort, {'selection': measured}, failed)
+  return rounds.Round(mask, cohort, {'selection': measured}, failed)
 
 
 @pytest.fixture(name='lines')
@@ -36,28 +36,30 @@ def _lines(monkeypatch):
 
 
 def test_each_client_is_named_once_for_each_reason(lines):
-  told = excluded.LeftOut(_NUM_EXAMPLES)
-  told.tell(_round(), 7)
-  said = 'This is said once of each.'
-  assert lines == [
-    f'Round 7 leaves out clients whose training fails: 1. {said}',
-    f'Round 7 leaves out clients without examples: 3. {said}',
-    f'Round 7 leaves out clients whose update is not finite: 4. {said}',
-  ]
-  told.tell(_round(), 8)
+  clients = excluded.ExcludedClients(_NUM_EXAMPLES)
+  clients.log(_round(), 7)
+  for line, expected in zip(
+    lines,
+    (
+      'whose training fails: 1.',
+      'without examples: 3.',
+      'whose update is not finite: 4.',
+    ),
+  ):
+    assert 'Round 7' in line and expected in line
+  clients.log(_round(), 8)
   assert len(lines) == 3
-  told.tell(_round(clients=(0, 1), without_update=(0, 1), failed=()), 9)
-  assert lines[3:] == [
-    f'Round 9 leaves out clients whose update is not finite: 0, 1. {said}'
-  ]
+  clients.log(_round(clients=(0, 1), without_update=(0, 1), failed=()), 9)
+  (line,) = lines[3:]
+  assert 'Round 9' in line and 'whose update is not finite: 0, 1.' in line
 
 
 def test_who_trained_and_to_a_finite_update():
-  told = excluded.LeftOut(_NUM_EXAMPLES)
+  clients = excluded.ExcludedClients(_NUM_EXAMPLES)
   # Of 0, 1, 3 and 4 the third has nothing to train on.
-  assert told.expected_and_counted(_round()) == (3, 1)
+  assert clients.expected_and_counted(_round()) == (3, 1)
   all_fail = _round((1, 4), without_update=(1, 4), failed=(1, 4))
-  assert told.expected_and_counted(all_fail) == (2, 0)
+  assert clients.expected_and_counted(all_fail) == (2, 0)
 
 
 if __name__ == '__main__':

@@ -37,8 +37,8 @@ def _git(folder, *arguments):
 
 
 def test_the_revision_is_that_of_the_code(tmp_path, monkeypatch):
-  module = tmp_path / 'f3ast_tff' / 'run_directory.py'
-  module.parent.mkdir()
+  module = tmp_path / 'f3ast_tff' / 'runs' / 'run_directory.py'
+  module.parent.mkdir(parents=True)
   module.touch()
   program = tmp_path / 'experiments/cifar100.py'
   program.parent.mkdir()

@@ -39,7 +39,6 @@ def test_files_by_hand(text, expected, tmp_path):
   path = _write(tmp_path, text)
   found = server_rate_file.read(path, 3)
   np.testing.assert_array_equal(found.factors, expected)
-  assert [found.factor(t) for t in (1, 2, 3)] == expected
   assert found.sha256 == hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -100,7 +99,8 @@ def test_any_content_is_read_or_refused(tmp_path, content):
 def test_settings_name_the_file_and_the_rounds(tmp_path):
   path = _write(tmp_path, 'round,factor\n1,4\n2,5\n')
   assert server_rate_file.of(config_lib.Config()) is None
-  found = server_rate_file.of(config_lib.Config(rounds=1, server_rate_file=path))
+  config = config_lib.Config(rounds=1, server_rate_file=path)
+  found = server_rate_file.of(config)
   np.testing.assert_array_equal(found.factors, [4])
   with pytest.raises(ValueError, match='has no round 3 of 3'):
     server_rate_file.of(config_lib.Config(rounds=3, server_rate_file=path))

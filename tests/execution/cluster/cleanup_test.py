@@ -1,4 +1,4 @@
-"""Tests of `cluster.guard`: what stays when a driver has ended."""
+"""Tests of `cluster.cleanup`: what stays when a driver has ended."""
 
 import signal
 import subprocess

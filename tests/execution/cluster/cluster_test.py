@@ -6,7 +6,6 @@ cluster, whatever happens there, a run has to leave the same bytes.
 
 import json
 import os
-import pathlib
 import re
 import secrets
 import shutil
@@ -19,17 +18,17 @@ import time
 import psutil
 import pytest
 
-_ROOT = pathlib.Path(__file__).parents[3]
-_FILES = ('metrics.csv', 'rounds.csv', 'clients.csv', 'model.npz')
+from tests import trials
+
 _PATIENCE = 240  # Seconds; much more than a run takes on a quiet machine.
 
+_NUM_ROUNDS = 120
 _RUN = (
-  'experiments.synthetic',
   '--num_clients=20',
   # More shards than there are workers.
   '--parallel_clients=3',
-  '--rounds=300',
-  '--eval_every=100',
+  f'--rounds={_NUM_ROUNDS}',
+  '--eval_every=60',
 )
 
 # A head that computes nothing and two nodes, until standard input ends.
@@ -56,7 +55,7 @@ def _environment(**changes):
   """Returns this environment, but for what leads to other clusters."""
   kept = {k: v for k, v in os.environ.items() if not k.startswith('RAY_')}
   # Nodes find the package as they would where it is installed.
-  return {**kept, 'PYTHONPATH': str(_ROOT), **changes}
+  return {**kept, 'PYTHONPATH': str(trials.ROOT), **changes}
 
 
 @pytest.fixture(scope='module', name='reference')
@@ -104,17 +103,8 @@ def _cluster(reference):
 
 
 def _start(folder, *flags, env=None, log=subprocess.PIPE):
-  module, *settings = _RUN
-  return subprocess.Popen(
-    [
-      sys.executable, '-m', module, *settings, f'--output_dir={folder}', *flags
-    ],
-    stdout=subprocess.DEVNULL,
-    stderr=log,
-    env=env or _environment(),
-    cwd=_ROOT,
-    text=True,
-  )
+  env = env or _environment()
+  return trials.start(folder, *_RUN, *flags, env=env, log=log)
 
 
 def _end(process):
@@ -129,9 +119,7 @@ def _end(process):
 def _assert_same_files(folder, reference):
   there, process = reference
   assert _end(process) == (0, '')
-  for file in _FILES:
-    ours, expected = (path / file for path in (folder, there))
-    assert ours.read_bytes() == expected.read_bytes(), file
+  assert trials.difference(folder, trials.contents(there)) == ''
   assert _config(folder) == _config(there)
 
 
@@ -156,11 +144,6 @@ def _has_ended(process):
     return True
 
 
-def _num_rounds(folder):
-  path = folder / 'rounds.csv'
-  return path.read_bytes().count(b'\n') - 1 if path.exists() else -1
-
-
 @pytest.mark.slow
 def test_a_worker_that_is_killed_is_named_and_changes_no_byte(
   environment, reference, tmp_path
@@ -175,11 +158,11 @@ def test_a_worker_that_is_killed_is_named_and_changes_no_byte(
       log=file,
     )
   try:
-    _wait_until(lambda: _num_rounds(folder) >= 3, process)
+    _wait_until(lambda: trials.num_rounds(folder) >= 3, process)
     told = re.findall(r'\] (.* \(\w{8}\)) is process (\d+)\.', log.read_text())
     name, number = told[0]
     os.kill(int(number), signal.SIGKILL)
-    assert process.poll() is None and _num_rounds(folder) < 300
+    assert process.poll() is None and trials.num_rounds(folder) < _NUM_ROUNDS
   finally:
     code, _ = _end(process)
   text = log.read_text()
@@ -199,12 +182,12 @@ import sys
 
 from absl import logging
 
-from f3ast_tff.runs import config as config_lib
-from f3ast_tff.learning import engine
-from f3ast_tff.runs import loop
-from f3ast_tff.execution.cluster import cluster as cluster_lib
 from f3ast_tff.datasets import synthetic
+from f3ast_tff.execution.cluster import cluster as cluster_lib
 from f3ast_tff.models import softmax
+from f3ast_tff.runs import config as config_lib
+from f3ast_tff.runs import loop
+from f3ast_tff.runs import task as task_lib
 
 logging.set_verbosity(logging.INFO)
 config = config_lib.Config(
@@ -215,7 +198,7 @@ config = config_lib.Config(
   eval_every=4,
   parallel_clients=2,
 ).resolve({'sgd': config_lib.LearningRates(0.05, 1.0)})
-task = engine.Task(synthetic.load(num_clients=8, seed=1), softmax.build())
+task = task_lib.Task(synthetic.load(num_clients=8, seed=1), softmax.build())
 here, there = map(pathlib.Path, sys.argv[1:])
 loop.run(config, task, here)
 cluster = cluster_lib.Cluster('auto')
@@ -236,7 +219,7 @@ def test_data_that_a_node_cannot_load_come_from_the_driver(
     [sys.executable, '-c', _WITHOUT_LOAD, *map(str, folders)],
     capture_output=True,
     env=environment,
-    cwd=_ROOT,
+    cwd=trials.ROOT,
     text=True,
     timeout=_PATIENCE,
   )
@@ -244,9 +227,8 @@ def test_data_that_a_node_cannot_load_come_from_the_driver(
   assert 1 <= int(done.stdout) <= 2
   assert ': the task does not say how to load its data set' in done.stderr
   assert 'is lost' not in done.stderr
-  for file in _FILES:
-    one, other = (folder / file for folder in folders)
-    assert one.read_bytes() == other.read_bytes(), file
+  here, there = folders
+  assert trials.difference(there, trials.contents(here)) == ''
 
 
 @pytest.mark.slow
@@ -260,7 +242,7 @@ def test_a_local_cluster_is_seen_by_this_machine_only_and_leaves_nothing(
       folder, '--cluster=local:2', env=_environment(TMPDIR=temporary)
     )
     try:
-      _wait_until(lambda: _num_rounds(folder) >= 3, process)
+      _wait_until(lambda: trials.num_rounds(folder) >= 3, process)
       tree = psutil.Process(process.pid).children(recursive=True)
       listening = [
         connection.laddr.ip.removeprefix('::ffff:')  # IPv4, told as IPv6.

@@ -59,7 +59,7 @@ def test_where_ray_is_missing_the_message_says_how_to_get_it(monkeypatch):
 def test_to_check_takes_neither_ray_nor_tensorflow():
   script = (
     'import sys\n'
-    'from f3ast_tff.cluster import connection\n'
+    'from f3ast_tff.execution.cluster import connection\n'
     'connection.check("local:2")\n'
     'print({"ray", "tensorflow", "numpy"} & set(sys.modules))\n'
   )

@@ -55,8 +55,8 @@ def _job(work, load):
   return worker_lib.Job({'train': work}, _fill, load, lambda: _VERSIONS)
 
 
-def _add(worker, place, s):
-  (total,) = worker.add('train', place, [np.int64(s)])
+def _add(worker, s, *places):
+  (total,) = worker.add('train', places, [np.int64(s)])
   assert isinstance(total, (np.ndarray, np.integer))  # Quick to send.
   return total
 
@@ -66,8 +66,10 @@ def test_a_worker_that_loads_its_data_adds_by_hand(work):
   opened = worker.open(_job(pickle.loads(pickle.dumps(work)), lambda: [5, 7]))
   assert opened == (_VERSIONS, worker_lib.cpu(), None, os.getpid())
   # More calls than it has threads, lest one is not given back.
-  assert [_add(worker, place, 3) for place in (0, 1, 1, 0)] == [15, 21, 21, 15]
-  assert _add(worker, 1, -1) == -7
+  assert [_add(worker, 3, place) for place in (0, 1, 1, 0)] == [15, 21, 21, 15]
+  assert _add(worker, -1, 1) == -7
+  # A sum of several clients, and of none.
+  assert (_add(worker, 3, 0, 1, 1), _add(worker, 3)) == (57, 0)
   assert worker.ping() is None
 
 
@@ -84,17 +86,17 @@ def test_a_worker_without_data_says_why_and_takes_what_is_sent(
   opened = worker.open(_job(work, load))
   assert opened.why_no_data.startswith(why)
   worker.take([4])
-  assert _add(worker, 0, 10) == 40
+  assert _add(worker, 10, 0) == 40
 
 
 def test_a_client_that_fails_is_told_and_the_next_one_trains(work):
   worker = worker_lib.Worker({}, 1)
   worker.open(_job(work, lambda: [1000, 2]))
   for _ in range(3):
-    failure = worker.add('train', 0, [np.int64(3)])
+    failure = worker.add('train', [1, 0], [np.int64(3)])
     assert isinstance(failure, worker_lib.Failure)
     assert 'assert' in failure.message.lower()
-    assert _add(worker, 1, 3) == 6
+    assert _add(worker, 3, 1) == 6
 
 
 def test_the_environment_is_that_of_the_run(monkeypatch):
