@@ -102,7 +102,7 @@ def main(argv: list[str]) -> None:
 
     def of_cohort(cohort, t):
       weights = clients.p[cohort] / clients.p[cohort].sum()
-      return training.clients(selection.Cohort(cohort, weights), t)
+      return training.inputs(selection.Cohort(cohort, weights), t)
 
     return training.process, of_cohort
 

@@ -121,7 +121,7 @@ def client_updates(
     def after_training(k: int) -> np.ndarray:
       # Alone and with weight 1: then w + Delta is the client's own model.
       alone = selection.Cohort(np.array([k]), np.ones(1))
-      inputs = training.clients(alone, train_rounds + 1)
+      inputs = training.inputs(alone, train_rounds + 1)
       return weights_of(training.process.next(state, inputs).state)
 
     after = np.array([after_training(k) for k in range(num_clients)])

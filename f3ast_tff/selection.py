@@ -111,7 +111,7 @@ class Selection(NamedTuple):
   cohort: Cohort
 
 
-class Step(NamedTuple):
+class SimulatedRound(NamedTuple):
   """A round without training.
 
   Attributes:
@@ -227,7 +227,7 @@ class Selector:
 
   def simulate(
     self, num_rounds: int, r: Optional[np.ndarray] = None
-  ) -> Iterator[Step]:
+  ) -> Iterator[SimulatedRound]:
     """Yields rounds 1, 2, ... without training.
 
     Args:
@@ -241,7 +241,7 @@ class Selector:
     for t in range(1, num_rounds + 1):
       available, cohort = self.select(t, r)
       r = self.next_rates(r, cohort)
-      yield Step(t, available, cohort, r)
+      yield SimulatedRound(t, available, cohort, r)
 
 
 def _kth_largest(scores: np.ndarray, available: np.ndarray, k: int) -> float:
@@ -315,6 +315,6 @@ def draw_by_share_with_replacement(
   return rng.choice(candidates, k, p=share / share.sum())
 
 
-def mean_of(clients: np.ndarray) -> Cohort:
+def with_equal_weights(clients: np.ndarray) -> Cohort:
   """Returns a cohort whose updates are averaged with equal weights, 1 / |S|."""
   return Cohort(clients, np.full(clients.size, 1 / max(1, clients.size)))

@@ -36,7 +36,7 @@ def _compare(task, config):
   for t in range(1, config.rounds + 1):
     # What TFF's state says decides who is selected, too.
     available, cohort = training.select(state, t)
-    clients = training.clients(cohort, t)
+    clients = training.inputs(cohort, t)
     state, metrics = training.process.next(state, clients)
     round_ = rounds.run(t)
     np.testing.assert_array_equal(round_.available, available)

@@ -132,7 +132,7 @@ def test_who_has_no_data_is_not_drawn_by_data(draw):
 
 @pytest.mark.parametrize('n', [0, 1, 4])
 def test_a_mean_has_equal_weights(n):
-  cohort = selection.mean_of(np.arange(n))
+  cohort = selection.with_equal_weights(np.arange(n))
   assert cohort.weights.tolist() == [1 / max(1, n)] * n
 
 

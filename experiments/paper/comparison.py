@@ -72,7 +72,7 @@ def _labels(all_settings: Sequence[Mapping[str, Any]]) -> list[str]:
       for name, value in settings.items()
       if name not in _IRRELEVANT
       and any(
-        other.get(name, run_directory.UNNAMED.get(name, value)) != value
+        other.get(name, run_directory.OLD_DEFAULTS.get(name, value)) != value
         for other in (same if name in _OF_METHOD else all_settings)
       )
     ]

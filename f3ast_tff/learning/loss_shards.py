@@ -112,7 +112,7 @@ class LossShards:
       order = np.argsort(self._lengths[rows], kind='stable')
       rows, owners = rows[order], owners[order]
     num_needed = shards.num_batches(rows.size, self._batch_size)
-    count = shards.at_least(
+    count = shards.round_up(
       self._filled_up_to or 1, shards.num_batches(num_needed, num_shards)
     )
     shape = count * num_shards, self._batch_size

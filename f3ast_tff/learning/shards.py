@@ -97,7 +97,7 @@ def capacity(
   return Capacity(max(1, most), max(1, int(batches[:most].sum())))
 
 
-def at_least(size: int, needed: int) -> int:
+def round_up(size: int, needed: int) -> int:
   """Returns the multiple of a size that something fits into."""
   return size * max(1, num_batches(needed, size))
 
@@ -219,8 +219,8 @@ class ClientShards:
       size = Capacity(1, 1)
     # A policy of a user's may take more clients than were to be expected.
     size = Capacity(
-      at_least(size.clients, len(clients)),
-      at_least(size.batches, sum(counts)),
+      round_up(size.clients, len(clients)),
+      round_up(size.batches, sum(counts)),
     )
     table = np.full((size.clients, 3), NOBODY, np.int32)
     ends = np.cumsum(counts, dtype=np.int32)

@@ -94,7 +94,7 @@ class Training:
 
     return self.selector.select(round_num, np.asarray(state.rates), losses_of)
 
-  def clients(self, cohort: selection.Cohort, round_num: int) -> list[Any]:
+  def inputs(self, cohort: selection.Cohort, round_num: int) -> list[Any]:
     """Returns what `process.next` takes for a cohort."""
     return list(
       map(self.cohort_data.fill, self.cohort_data.parts(cohort, round_num))
@@ -105,4 +105,4 @@ class Training:
   ) -> tff.learning.templates.LearningProcessOutput:
     """Runs round t = 1, 2, ...; returns the new state and the metrics."""
     cohort = self.select(state, round_num).cohort
-    return self.process.next(state, self.clients(cohort, round_num))
+    return self.process.next(state, self.inputs(cohort, round_num))

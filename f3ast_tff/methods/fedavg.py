@@ -14,7 +14,7 @@ def select(
   s: selection.Situation, rng: np.random.Generator
 ) -> selection.Cohort:
   """Draws K_t of A_t without replacement, with probability p_k."""
-  return selection.mean_of(
+  return selection.with_equal_weights(
     selection.draw_by_share(s.p, s.available, s.k, rng)
   )
 

@@ -14,7 +14,7 @@ from f3ast_tff.theory import population as population_lib
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Select:
+class FittedPolicy:
   """A policy that selects so that the long-term rates are given ones.
 
   Attributes:
@@ -42,7 +42,7 @@ def build(
   p: np.ndarray,
   correlation: str,
   seed: int = 0,
-) -> Select:
+) -> FittedPolicy:
   """Returns the policy of the best rates r*, which minimise H.
 
   Args:
@@ -57,4 +57,4 @@ def build(
   """
   population = population_lib.population_of(availability, constraint)
   best = optimal_rates.solve(population, p, correlation)
-  return Select(fixed_policy.fit(population, best.rates, seed))
+  return FittedPolicy(fixed_policy.fit(population, best.rates, seed))

@@ -53,6 +53,6 @@ def select(
     s.p, s.available, s.num_candidates if s.k > 0 else 0, rng
   )
   if s.k >= candidates.size:
-    return selection.mean_of(candidates)
+    return selection.with_equal_weights(candidates)
   best = highest(np.asarray(s.losses_of(candidates)), s.k, rng)
-  return selection.mean_of(np.sort(candidates[best]))
+  return selection.with_equal_weights(np.sort(candidates[best]))

@@ -158,7 +158,7 @@ def power_of_choice(
   return _by_predictions(candidates[best], s.num_predictions)
 
 
-def departing(
+def policy_with_departures(
   name: str, protocol: Protocol
 ) -> Union[str, selection.Policy]:
   """Returns a policy with the departures that concern it; else its name."""

@@ -11,4 +11,5 @@ def select(
   """Draws K_t of A_t without replacement."""
   # All scores tie, so chance decides.
   scores = np.zeros(s.available.size)
-  return selection.mean_of(selection.top_k(scores, s.available, s.k, rng))
+  clients = selection.top_k(scores, s.available, s.k, rng)
+  return selection.with_equal_weights(clients)

@@ -1,7 +1,8 @@
 """The state of a run as one file that is there whole or not at all.
 
-A checkpoint is an .npz file of the leaves of a state: arrays, each with a
-checksum, and nothing that could be executed. Their structure is given by a
+A checkpoint is an .npz file of the leaves of a state, which for a run is
+`files.Progress`: arrays, each with a checksum, and nothing that could be
+executed. Their structure is given by a
 state that was made anew. A file is written under another name and renamed, and
 the one before it stays.
 

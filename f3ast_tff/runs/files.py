@@ -126,7 +126,7 @@ def write_final_files(
       )
     ),
   )
-  if isinstance(selector.policy, fixed_policy.Select):
+  if isinstance(selector.policy, fixed_policy.FittedPolicy):
     fixed = selector.policy.fitted
     columns = fixed.target, fixed.realised, fixed.errors
     run_directory.write_table(

@@ -35,7 +35,7 @@ from f3ast_tff import version
 _PACKAGES = ('tensorflow-federated', 'tensorflow', 'numpy')
 _OURS = 'f3ast-tff'
 # What settings are in runs from before there were any such.
-UNNAMED: Mapping[str, Any] = {'local_steps': 0, 'server_rate_file': ''}
+OLD_DEFAULTS: Mapping[str, Any] = {'local_steps': 0, 'server_rate_file': ''}
 
 
 class RunDirectoryError(ValueError):
@@ -86,7 +86,9 @@ def differences(
 ) -> list[str]:
   """Returns in words in what two mappings differ."""
   names = {**there, **here}
-  unnamed = {name: UNNAMED[name] for name in names if name in UNNAMED}
+  unnamed = {
+    name: value for name, value in OLD_DEFAULTS.items() if name in names
+  }
   there, here = {**unnamed, **there}, {**unnamed, **here}
   return [
     f'{name} is {there.get(name)!r} there and {here.get(name)!r} here'

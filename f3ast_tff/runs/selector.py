@@ -53,7 +53,7 @@ def build(
     p,
     _availability(config, protocol, p),
     communication.parse(config.clients_per_round, config.seed),
-    policy=released.departing(config.selection, protocol),
+    policy=released.policy_with_departures(config.selection, protocol),
     beta=config.beta,
     rate_init='p' if protocol.rates_start_at_p else config.rate_init,
     correlation=correlation,

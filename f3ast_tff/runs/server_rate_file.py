@@ -21,7 +21,7 @@ ROUND = 'round'
 FACTORS = ('factor', 'sum_of_weights')
 
 
-class ServerRates(NamedTuple):
+class ServerRateFactors(NamedTuple):
   """By what to multiply the server's learning rate.
 
   Attributes:
@@ -41,7 +41,7 @@ def _number(text: Optional[str]) -> float:
     return np.nan
 
 
-def read(name: str, num_rounds: int) -> ServerRates:
+def read(name: str, num_rounds: int) -> ServerRateFactors:
   """Reads the numbers of rounds 1 to T.
 
   Args:
@@ -88,13 +88,13 @@ def read(name: str, num_rounds: int) -> ServerRates:
   for t in range(1, num_rounds + 1):
     if t not in factors:
       raise error(f'has no round {t} of {num_rounds}')
-  return ServerRates(
+  return ServerRateFactors(
     np.array([factors[t] for t in range(1, num_rounds + 1)]),
     hashlib.sha256(content).hexdigest(),
   )
 
 
-def of(config: config_lib.Config) -> Optional[ServerRates]:
+def of(config: config_lib.Config) -> Optional[ServerRateFactors]:
   """Returns the numbers that the settings name, None if they name no file."""
   if not config.server_rate_file:
     return None

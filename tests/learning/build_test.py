@@ -125,9 +125,9 @@ def test_availability_by_name_is_the_papers_model():
 def test_an_aggregator_sees_each_client_and_nobody_else():
   training = linear.build(aggregator=tff.learning.robust_aggregator())
   cohort = selection.Cohort(np.array([0, 2, 3]), np.ones(3))
-  assert len(training.clients(cohort, 1)) == 3
+  assert len(training.inputs(cohort, 1)) == 3
   nobody = selection.Cohort(np.zeros(0, int), np.zeros(0))
-  assert training.clients(nobody, 1) == []
+  assert training.inputs(nobody, 1) == []
   assert len(linear.build().clients(nobody, 1)) == 2  # Shards without clients.
 
 
@@ -190,7 +190,7 @@ def test_a_keras_model_trains_on_arrays_as_stock_tff_on_datasets(shuffles):
       theirs, tff.learning.models.ModelWeights(list(start.trainable), [])
     )
     for t in (1, 2, 3):
-      state = training.process.next(state, training.clients(cohort, t)).state
+      state = training.process.next(state, training.inputs(cohort, t)).state
       datasets = [data.create_tf_dataset_for_client(name) for name in 'ac']
       theirs = stock.next(theirs, datasets).state
     ours = training.process.get_model_weights(state).trainable

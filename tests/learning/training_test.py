@@ -28,7 +28,7 @@ def in_memory(request):
 def _step(training, cohort):
   """Returns by how much one round with the cohort moves the model."""
   state = training.initialize()
-  output = training.process.next(state, training.clients(cohort, 1))
+  output = training.process.next(state, training.inputs(cohort, 1))
   moved = linear.weights_of(output.state) - linear.weights_of(state)
   return moved.ravel(), output
 
@@ -127,7 +127,7 @@ def test_tffs_own_loop_runs_it_and_resumes(tmp_path, in_memory):
     again = linear.build.__wrapped__(in_memory)
     return tff.simulation.run_training_process(
       again.process,
-      lambda t: again.clients(cohorts[t - 1], t),
+      lambda t: again.inputs(cohorts[t - 1], t),
       rounds,
       program_state_manager=tff.program.FileProgramStateManager(
         tmp_path / 'states'
@@ -212,7 +212,7 @@ def test_the_robust_aggregator_survives_a_round_without_anybody(in_memory):
   )
   step, output = _step(training, _cohort(0, 0, 0, 0))
   np.testing.assert_array_equal(step, 0)
-  members = training.clients(_COHORT, 2)
+  members = training.inputs(_COHORT, 2)
   state = training.process.next(output.state, members).state
   moved = linear.weights_of(state)
   assert np.isfinite(moved).all() and np.abs(moved).max() > 0

@@ -63,7 +63,7 @@ def test_both_there_is_decided_by_chance(policy):
 def test_its_name_builds_it():
   p = np.full(3, 1 / 3)
   selector = methods.build_selector(p, 'scarce', 1, policy='fixed_policy')
-  assert isinstance(selector.policy, fixed_policy.Select)
+  assert isinstance(selector.policy, fixed_policy.FittedPolicy)
   # Three alike: each has a third of P(anybody) = 1 - .8^3.
   np.testing.assert_allclose(selector.policy.fitted.target, (1 - 0.8**3) / 3)
 

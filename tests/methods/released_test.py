@@ -158,7 +158,7 @@ def test_nobody_there(name):
   situation = selection.Situation(
     p, p, np.zeros(3, bool), 2, num_predictions=np.ones(3)
   )
-  policy = released.departing(name, released.parse('released'))
+  policy = released.policy_with_departures(name, released.parse('released'))
   cohort = policy(situation, _rng())
   # The released F3AST takes clients that are away.
   assert cohort.clients.size == (2 if name == 'f3ast' else 0)
@@ -167,8 +167,8 @@ def test_nobody_there(name):
 
 @pytest.mark.parametrize('name', list(methods.POLICIES))
 def test_departures_concern_their_own_method_only(name):
-  assert released.departing(name, released.Protocol()) == name
-  departs = released.departing(name, released.parse('divide_by_k'))
+  assert released.policy_with_departures(name, released.Protocol()) == name
+  departs = released.policy_with_departures(name, released.parse('divide_by_k'))
   assert (departs == name) == (name != 'f3ast')
 
 

@@ -50,7 +50,7 @@ def test_shards_are_as_many_as_clients_train_at_a_time(xla, build):
   training = build(
     xla, parallel_clients=3, avail='always', clients_per_round='8'
   )
-  made = training.clients(_cohort(*range(8)), 1)
+  made = training.inputs(_cohort(*range(8)), 1)
   assert len(made) == 3
   clients = np.concatenate([shard.clients[:, 0] for shard in made])
   assert sorted(clients[clients != shards.NOBODY]) == list(range(8))
@@ -63,7 +63,7 @@ def test_with_xla_all_cohorts_have_one_shape_and_else_what_they_need(
     return {
       tuple(np.shape(leaf) for leaf in shard[1:])
       for clients in ((), (0,), (1, 5), (2, 3, 4), (0, 6, 7))
-      for shard in training.clients(_cohort(*clients), 1)
+      for shard in training.inputs(_cohort(*clients), 1)
     }
 
   # The three with the most examples, were they all in one shard.
@@ -94,7 +94,7 @@ def test_candidates_fit_in_whoever_they_are(protocol, xla, build, task):
 def test_who_is_queried_would_train_on_the_same_batches(build):
   training = build(algorithm='power_of_choice', protocol='losses_of_training')
   queried = _queried(training, [2, 4], 3)
-  for one, other in zip(queried, training.clients(_cohort(2, 4), 3)):
+  for one, other in zip(queried, training.inputs(_cohort(2, 4), 3)):
     np.testing.assert_array_equal(one.clients, other.clients)
     np.testing.assert_array_equal(one.batches, other.batches)
 
@@ -139,7 +139,7 @@ def test_another_machine_fills_the_same_shards(protocol, build, task):
   there = task_lib.fillers(makers, data)
   cohort, clients = _cohort(1, 4, 6), np.array([0, 5, 7])
   parts = training.cohort_data.parts(cohort, 2)
-  _assert_equal(map(there['train'], parts), training.clients(cohort, 2))
+  _assert_equal(map(there['train'], parts), training.inputs(cohort, 2))
   parts = training.losses.parts(clients, 2)
   _assert_equal(map(there['losses'], parts), _queried(training, clients, 2))
 

@@ -50,7 +50,7 @@ class Cluster:
     self._job: Any = None
     self._versions: Mapping[str, str] = {}
     self._data: Callable[[], Any] = lambda: None
-    self._workers: dict[members.Place, members.Worker] = {}
+    self._workers: dict[members.Place, members.WorkerHandle] = {}
     self._starts: collections.Counter = collections.Counter()
     self._refreshed = -math.inf
     self._last_loss = 'none of its nodes has a CPU for it'
@@ -132,7 +132,7 @@ class Cluster:
 
   def _start(
     self, place: members.Place, name: str, num_cpus: int
-  ) -> members.Worker:
+  ) -> members.WorkerHandle:
     from ray.util import scheduling_strategies
 
     self._starts[place] += 1
@@ -150,9 +150,11 @@ class Cluster:
       ),
     ).remote(environ, num_threads)
     opening = actor.open.remote(self._job)
-    return members.Worker(actor, name, num_threads, opening)
+    return members.WorkerHandle(actor, name, num_threads, opening)
 
-  def _look_if_open(self, place: members.Place, worker: members.Worker) -> None:
+  def _look_if_open(
+    self, place: members.Place, worker: members.WorkerHandle
+  ) -> None:
     """Takes up a worker if it is ready by now."""
     ready, _ = self._ray.wait([worker.opening], timeout=0)
     if not ready:
@@ -237,7 +239,7 @@ class Cluster:
     if time.monotonic() > self._refreshed + 1.0:
       self.refresh()
     model = [leaf.numpy() for leaf in broadcast]
-    round_ = members.Round(
+    round_ = members.RunningRound(
       name,
       parts,
       self._ray.put(model),
@@ -247,7 +249,7 @@ class Cluster:
     self._deal(round_)
     return functools.partial(self._wait, round_)
 
-  def _deal(self, round_: members.Round) -> None:
+  def _deal(self, round_: members.RunningRound) -> None:
     """Gives shards to workers that have a thread for them."""
     while round_.waiting:
       ready = [w for w in self._workers.values() if w.is_open]
@@ -260,7 +262,7 @@ class Cluster:
       )
       worker.running[sum_] = shard
 
-  def _wait(self, round_: members.Round) -> list[functions.Leaves]:
+  def _wait(self, round_: members.RunningRound) -> list[functions.Leaves]:
     """Returns the partial sums of a round, in the order of its parts."""
     while len(round_.sums) < len(round_.parts):
       if not self.capacity:
@@ -284,9 +286,9 @@ class Cluster:
 
   def _take(
     self,
-    round_: members.Round,
+    round_: members.RunningRound,
     place: members.Place,
-    worker: members.Worker,
+    worker: members.WorkerHandle,
     sum_: Any,
   ) -> None:
     """Takes a partial sum that is there."""
@@ -298,7 +300,7 @@ class Cluster:
       return
     round_.waiting.extend(shards)
 
-  def _look_after(self, round_: members.Round) -> None:
+  def _look_after(self, round_: members.RunningRound) -> None:
     """Pings workers that train."""
     now = time.monotonic()
     for place, worker in list(self._workers.items()):

@@ -14,7 +14,7 @@ class Place(NamedTuple):
 
 
 @dataclasses.dataclass(eq=False)
-class Worker:
+class WorkerHandle:
   """A worker, as the driver sees it.
 
   Attributes:
@@ -46,7 +46,7 @@ class Worker:
     return len(self.running) / self.num_threads
 
 
-class Round(NamedTuple):
+class RunningRound(NamedTuple):
   """A round under way.
 
   Attributes:

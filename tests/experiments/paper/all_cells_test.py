@@ -113,7 +113,7 @@ def test_a_concerned_method_is_one_that_changes():
     protocol = released.parse(name)
     for method, algorithm in methods_lib.ALGORITHMS.items():
       name_of = algorithm.selection
-      if released.departing(name_of, protocol) != name_of:
+      if released.policy_with_departures(name_of, protocol) != name_of:
         assert method in methods, (name, method)
 
 
