@@ -143,12 +143,18 @@ class Rounds:
 
     try:
       return losses_of(clients)
-    except tf.errors.OpError:
+    except tf.errors.OpError as error:
       # Who fails alone has no loss; the policy ranks it below all.
       alone = [
         _unless_it_fails(losses_of, one)
         for one in np.split(clients, clients.size)
       ]
+      if all(a is None for a in alone):
+        why = error.message.partition('\n')[0]
+        raise RoundError(
+          f'No client can compute its loss in round {round_num} ({why}); look '
+          'at their data and the model.'
+        ) from error
       return np.array([np.nan if a is None else a[0] for a in alone])
 
   def _prepare(self, round_num: int, rates: np.ndarray) -> _Prepared:

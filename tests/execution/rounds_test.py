@@ -273,6 +273,20 @@ def test_a_state_from_elsewhere_decides_who_is_selected(in_memory):
     )
 
 
+def test_losses_that_no_client_can_compute_end_the_run(monkeypatch, start):
+  _, rounds = start(
+    avail='always', algorithm='power_of_choice', clients_per_round='1'
+  )
+
+  def fail(parts):
+    del parts
+    raise tf.errors.InvalidArgumentError(None, None, 'Bad shape.\nFile a')
+
+  monkeypatch.setattr(rounds._losses, 'load', fail)
+  with pytest.raises(rounds_lib.RoundError, match=r'its loss .*Bad shape'):
+    rounds.run(1)
+
+
 def test_a_client_that_fails_on_its_dataset_is_there_without_examples():
   def fail(batch):
     # Clients 0 and 1 have 7 and 3 examples, in batches of four.

@@ -128,7 +128,7 @@ def test_an_aggregator_sees_each_client_and_nobody_else():
   assert len(training.inputs(cohort, 1)) == 3
   nobody = selection.Cohort(np.zeros(0, int), np.zeros(0))
   assert training.inputs(nobody, 1) == []
-  assert len(linear.build().clients(nobody, 1)) == 2  # Shards without clients.
+  assert len(linear.build().inputs(nobody, 1)) == 2  # Shards without clients.
 
 
 def test_what_cannot_train_on_arrays_says_why_and_trains_on_datasets(caplog):
