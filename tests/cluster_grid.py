@@ -34,7 +34,7 @@ _STUB = flags.DEFINE_bool(
   'stub', False, 'Whether runs only pretend to train, which is quick.'
 )
 
-# Takes part of a second for a round, and goes on where it was.
+# Takes part of a second for a round, and continues where it was.
 _PROGRAM = textwrap.dedent("""
   import json, os, pathlib, sys, time
   sys.stdout.reconfigure(line_buffering=True)
@@ -87,10 +87,15 @@ def _contents(places: cells_lib.Places) -> dict[str, dict]:
 
 def _kill_a_node(cluster, nodes, places, num_before) -> None:
   """Kills a node when so many cells have finished and it runs another one."""
+  import ray
+
   while len(list(places.results.rglob('*.json'))) < num_before:
     time.sleep(0.1)
   time.sleep(0.5)  # The next cells have begun.
-  cluster.remove_node(nodes[0], allow_graceful=False)
+  # Ray connects the driver to any node of this machine, which must not die.
+  own = ray.get_runtime_context().get_node_id()
+  node = next(node for node in nodes if node.node_id != own)
+  cluster.remove_node(node, allow_graceful=False)
   print(f'killed a node after {num_before} cells', flush=True)
 
 

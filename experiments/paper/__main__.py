@@ -1,4 +1,4 @@
-"""Makes every table and figure of the paper again, beside the paper's numbers.
+"""Makes every table and figure of the paper again, next to the paper's numbers.
 
   python -m experiments.paper --dry_run          what would run, and how long
   python -m experiments.paper --only=synthetic   runs it, then makes the report
@@ -6,8 +6,8 @@
   python -m experiments.paper --check            is the report up to date?
 
 A finished cell is a file below results/cells and is not run again; a call that
-was interrupted goes on. The report is in docs/paper; what has not been run says
-so there. `--preset=compact` trains small models for few rounds on CIFAR-100 and
+was interrupted continues. The report is in docs/paper, and lists what has not
+been run. `--preset=compact` trains small models for few rounds on CIFAR-100 and
 Shakespeare, `--preset=paper` those of the paper. Synthetic is in both.
 
 `--cluster=auto` runs the cells on the nodes of a Ray cluster.

@@ -3,8 +3,8 @@
 A seed decides data, availability and first weights of all methods alike, so
 that the difference within a seed is not blurred by how seeds differ. A claim
 holds where a paired t-test finds the difference and its sign is the claim's;
-beside the test stands in how many seeds the sign is the claim's, with the exact
-sign test, which assumes no distribution.
+next to the test stands in how many seeds the sign is the claim's, with the
+exact sign test, which assumes no distribution.
 """
 
 from collections.abc import Iterator, Sequence

@@ -2,8 +2,8 @@
 
 A task is a process on some node, with the cores and the memory that its cell
 needs. Where a node sees the folder of the runs (a shared file system, or the
-same machine), the run is there, and goes on from its checkpoint if the node is
-lost; else it is in a temporary folder of the node, and its files are brought
+same machine), the run is there, and continues from its checkpoint if the node
+is lost; else it is in a temporary folder of the node, and its files are copied
 here in the end.
 """
 
@@ -33,7 +33,7 @@ class _Order(NamedTuple):
   Attributes:
     cell: The cell, with nothing left open.
     places: Where runs and results are at the one who gives the order.
-    marker: A file beside the runs; who sees it sees them.
+    marker: A file next to the runs; who sees it sees them.
     revision: That of the code.
     num_cores: How many cores the run may use.
   """
@@ -148,7 +148,7 @@ class _RemoteJob:
         why = str(error).strip().partition('\n')[0].partition('. ')[0]
         if self._starts == _MOST_STARTS:
           return self._end(_Ended(1, {'': f'{name} was lost: {why}'.encode()}))
-        print(f'lost     {name} ({why}); it goes on', file=sys.stderr)
+        print(f'lost     {name} ({why}); it continues', file=sys.stderr)
         self._start()
         return None
       if isinstance(answer, _Ended):

@@ -154,7 +154,7 @@ def table(metrics: pd.DataFrame) -> pd.DataFrame:
   """Returns mean and standard deviation over seeds, one row per method.
 
   A seed's value is its mean over `run_tables.last_rounds`; the sum of weights
-  stands beside the accuracy because it acts as a server learning rate.
+  stands next to the accuracy because it acts as a server learning rate.
 
   Args:
     metrics: From `load`.

@@ -45,7 +45,7 @@ def _departures(values: pd.DataFrame) -> Iterator[tables.Row]:
 
 
 def _released(values: pd.DataFrame) -> Iterator[tables.Row]:
-  """Yields the paper's rules beside those of the released code."""
+  """Yields the paper's rules next to those of the released code."""
   first = values[values['seed'] == 0]
   variants = {
     "the paper's rules": '',
@@ -110,7 +110,7 @@ def _controls(values: pd.DataFrame) -> Iterator[tables.Row]:
 
 
 def _settled(curves: pd.DataFrame) -> Iterator[tables.Row]:
-  """Yields F3AST beside FedAvg before and after its rates have settled."""
+  """Yields F3AST next to FedAvg before and after its rates have settled."""
   for (avail, variant, title), end in itertools.product(
     design.LONG_RUNS, _ENDS
   ):

@@ -1,4 +1,4 @@
-"""The paper's grid: its methods, models and data, and what we vary beside it.
+"""The paper's grid: its methods, models and data, and what we vary next to it.
 
 Seeds and conditions were fixed here before the grid was run. Three seeds of
 Home-devices on Synthetic had been seen by then, and two controls were added
@@ -18,7 +18,7 @@ METHODS: Mapping[str, str] = {
   'f3ast_adam': 'F3AST+Adam',
   'power_of_choice': 'PoC',
 }
-# Each of ours beside the baseline that its gain is over.
+# Each of ours next to the baseline that its gain is over.
 PAIRS = (('f3ast', 'fedavg'), ('f3ast_adam', 'fedadam'))
 # All that the paper compares.
 COMPARISONS = (*PAIRS, ('f3ast', 'power_of_choice'))
@@ -117,7 +117,7 @@ CONCERNED: Mapping[str, Sequence[str]] = {
 }
 PROTOCOL_AVAIL = 'smartphones'
 
-# What the experiments do unless told otherwise; the main grid.
+# What the experiments do by default; the main grid.
 _DEFAULTS = {
   'alpha': 1.0,
   'beta': 0.001,

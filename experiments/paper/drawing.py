@@ -1,4 +1,4 @@
-"""How figures are drawn: panels of curves, and numbers beside the paper's."""
+"""How figures are drawn: panels of curves, and numbers next to the paper's."""
 
 from collections.abc import Callable, Mapping
 import io
@@ -201,7 +201,7 @@ def curves(
   return figure
 
 
-def beside_paper(
+def next_to_paper(
   axes: Any,
   ours: tuple[pd.Series, pd.Series],
   paper: tuple[pd.Series, pd.Series],

@@ -1,4 +1,4 @@
-"""Runs the cells of a grid: skips what is done, goes on with what was begun.
+"""Runs the cells of a grid: skips what is done, continues what was begun.
 
 Each cell is a process of its own, `python -m experiments.TASK ...`, so that any
 of them can be repeated alone. Its run is in a folder of its own below `runs/`;
@@ -23,7 +23,7 @@ from experiments.paper import plan
 from experiments.paper import results
 from f3ast_tff.runs import run_directory
 
-# What a cell's own files can raise; the others go on.
+# What a cell's own files can raise; the others continue.
 _OF_ONE_CELL = (ValueError, KeyError, OSError)
 
 
@@ -170,7 +170,7 @@ def _collect(cell: cells_lib.Cell, places: cells_lib.Places) -> Optional[str]:
 def _begun_with_other_code(
   cell: cells_lib.Cell, places: cells_lib.Places
 ) -> Optional[str]:
-  """Returns why a run that was begun cannot go on, None if it can."""
+  """Returns why a run that was begun cannot continue, None if it can."""
   folder = places.folder(cell)
   if places.allow_changed_code or not (folder / 'config.json').exists():
     return None

@@ -108,7 +108,7 @@ def run(
   jobs: int,
   where: str = '',
 ) -> bool:
-  """Runs cells and tells what became of them.
+  """Runs cells and prints what became of them.
 
   Args:
     cells: The cells.
@@ -127,9 +127,9 @@ def run(
   try:
     outcome = grid.run(cells, places, cluster or jobs)
   except KeyboardInterrupt:
-    cli.fail('interrupted; the same command goes on.', 130)
+    cli.fail('interrupted; the same command continues.', 130)
   except connection.ClusterError as error:
-    cli.fail_at_once(f'{error} The same command goes on.', 1)
+    cli.fail_at_once(f'{error} The same command continues.', 1)
   finally:
     if cluster is not None:
       cluster.close()

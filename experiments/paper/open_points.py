@@ -151,7 +151,7 @@ _POINTS: tuple[tuple[str, str, str, _Finding], ...] = (
     'Any r(0) will do.',
     'r(0) = Kp, at most 1, with ties broken at random. From r(0) = p the '
     'weights p/r sum to about K at first and to 1 in the long run: a hidden '
-    'learning rate that decays. So the sum stands beside every accuracy, and '
+    'learning rate that decays. So the sum stands next to every accuracy, and '
     'baselines were also run with their server rate at that sum.',
     _first_rates,
   ),

@@ -1,7 +1,7 @@
 """The paper's figures from our results.
 
 Each figure is drawn from a small table of numbers alone, which is written
-beside it as CSV: the numbers can be checked where the picture cannot.
+next to it as CSV: the numbers can be checked where the picture cannot.
 """
 
 from collections.abc import Callable, Mapping
@@ -152,7 +152,7 @@ def _heterogeneity(values: pd.DataFrame, paper: pd.DataFrame) -> drawing.Figure:
       line = data[data['method'] == method]
       name, color, dashes = drawing.STYLES[method]
       x = line['alpha'] + shift
-      drawing.beside_paper(
+      drawing.next_to_paper(
         axes,
         (x, line['mean']),
         (x, line['paper']),
@@ -218,7 +218,7 @@ def _draw_gains(axes: Any, data: pd.DataFrame) -> None:
     rows = data[data['method'] == ours]
     y = rows['avail'].map(place) + shift
     marker = 'o' if ours == 'f3ast' else 'D'
-    drawing.beside_paper(
+    drawing.next_to_paper(
       axes,
       (100 * rows['gain'], y),
       (100 * rows['paper'], y),

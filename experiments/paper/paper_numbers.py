@@ -2,7 +2,7 @@
 
 They are in `paper_numbers.csv`, one row each, typed from the paper's source:
 test accuracy and loss (50 each), user-averaged accuracy and loss (25 each), and
-accuracy by heterogeneity (6). The relative gains beside them are not there:
+accuracy by heterogeneity (6). The relative gains next to them are not there:
 they follow from the numbers.
 """
 

