@@ -85,16 +85,34 @@ def _contents(places: cells_lib.Places) -> dict[str, dict]:
   }
 
 
+def _busy(places: cells_lib.Places) -> set[int]:
+  """Returns the raylets that run a pretended cell now."""
+  return {
+    int(starts.read_text().split()[-1])
+    for starts in places.runs.rglob('starts')
+    if not (starts.parent / 'model.npz').exists()
+  }
+
+
 def _kill_a_node(cluster, nodes, places, num_before) -> None:
   """Kills a node when so many cells have finished and it runs another one."""
   import ray
 
   while len(list(places.results.rglob('*.json'))) < num_before:
     time.sleep(0.1)
-  time.sleep(0.5)  # The next cells have begun.
   # Ray connects the driver to any node of this machine, which must not die.
   own = ray.get_runtime_context().get_node_id()
-  node = next(node for node in nodes if node.node_id != own)
+  others = [node for node in nodes if node.node_id != own]
+  if _STUB.value:
+    raylets = {
+      node.all_processes['raylet'][0].process.pid: node for node in others
+    }
+    while not (busy := raylets.keys() & _busy(places)):
+      time.sleep(0.02)
+    node = raylets[min(busy)]
+  else:
+    time.sleep(0.5)  # The next cells have begun.
+    node = others[0]
   cluster.remove_node(node, allow_graceful=False)
   print(f'killed a node after {num_before} cells', flush=True)
 
