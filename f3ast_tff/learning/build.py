@@ -174,20 +174,12 @@ def _on_arrays(
   def examples():
     return shard_training.as_tensors(examples_lib.concatenated(clients.train))
 
-  size = functools.partial(
-    shards_lib.capacity,
-    clients.num_examples,
-    clients.batch_size,
-    clients.epochs,
-    # An aggregator has to see each client's update, so that each is a shard.
-    1 if has_aggregator else selector.max_clients,
-    clients.steps,
-  )
   make_shards = functools.partial(
     shards_lib.ClientShards,
     batch_size=clients.batch_size,
     epochs=clients.epochs,
     steps=clients.steps,
+    # An aggregator has to see each client's update, so that each is a shard.
     num_shards=None if has_aggregator else num_shards,
     seed=selector.seed,
     augment=clients.augment,
@@ -197,7 +189,14 @@ def _on_arrays(
   layout = shard_training.layout_of(some_examples)
   array_model = _array_model(model, layout)
   if array_model.xla:
-    make_shards = functools.partial(make_shards, filled_up_to=size())
+    size = shards_lib.capacity(
+      clients.num_examples,
+      clients.batch_size,
+      clients.epochs,
+      1 if has_aggregator else selector.max_clients,
+      clients.steps,
+    )
+    make_shards = functools.partial(make_shards, filled_up_to=size)
   cohort_data = make_shards(clients.train, examples)
   num_clients = selector.p.size
   process = compose(
