@@ -83,6 +83,9 @@ setuptools.setup(
         ],
         # For --cluster; its release is the one that was tried.
         'cluster': ['ray==2.52.1'],
+        # For --tracker; its error says how to add them to the environment of
+        # requirements.txt without a change to what that pins.
+        'trackers': ['mlflow', 'wandb'],
         'test': ['hypothesis>=6.100', 'pytest>=8', 'pytest-xdist>=3.5'],
         'lint': ['mypy>=1.10', 'ruff>=0.5'],
         'docs': ['furo', 'myst-parser>=4', 'sphinx>=8'],

@@ -33,6 +33,7 @@ from f3ast_tff import availability
 from f3ast_tff import methods
 from f3ast_tff import randomness
 from f3ast_tff import selection
+from f3ast_tff import traces
 
 _LEAST = flags.DEFINE_integer(
   'least', 3, 'The fewest clients, a power of ten.', lower_bound=0
@@ -44,11 +45,16 @@ _REPEATS = flags.DEFINE_integer(
   'repeats', 11, 'Rounds that are timed at each size.', lower_bound=1
 )
 _AVAIL = flags.DEFINE_enum(
-  'avail', 'smartphones', list(availability.MODELS), 'Who is available.'
+  'avail',
+  'smartphones',
+  [*availability.PAPER, 'trace'],
+  'Who is available. On trace there are as many phones as clients, up to a '
+  'million, with ten intervals each in six days.',
 )
 flags.FLAGS.set_default('output_dir', 'runs/selection_scale')
 flags.declare_key_flag('output_dir')
 
+_DAY = 86_400
 _COHORTS = (10, 1000)
 _RATES = ('start', 'settled')
 _PARTS = ('draw', 'select', 'update', 'step', 'total')
@@ -68,6 +74,23 @@ class Case(NamedTuple):
   rates: str
 
 
+def _traced(p: np.ndarray) -> traces.Clocked:
+  """Returns a model on made-up phones, as if they had been read from a file."""
+  num_phones, num_bounds, days = min(p.size, 10**6), 20, 6
+  rng = randomness.generator(0, 'made-up phones')
+  seconds = days * _DAY // num_bounds
+  gaps = rng.integers(1, seconds, (num_phones, num_bounds), endpoint=True)
+  bounds = np.cumsum(gaps, axis=1)
+  bounds += (days * _DAY + 1) * np.arange(num_phones)[:, None]
+  trace = traces.Trace(
+    tuple(map(str, range(num_phones))),
+    rng.integers(_DAY, size=num_phones),
+    np.full(num_phones, days),
+    bounds.ravel(),
+  )
+  return traces.Clocked(trace, traces.assign(trace, p))
+
+
 def _now() -> np.ndarray:
   return 1000 * np.array([time.perf_counter(), time.process_time()])
 
@@ -78,8 +101,12 @@ class Population:
   def __init__(self, case: Case, avail: str) -> None:
     rng = randomness.generator(0, 'sizes of clients')
     sizes = rng.lognormal(4.0, 2.0, case.num_clients) + 50  # As in Synthetic.
+    p = sizes / sizes.sum()
     self._selector = methods.build_selector(
-      sizes / sizes.sum(), avail, case.cohort, correlation='uncorrelated'
+      p,
+      _traced(p) if avail == 'trace' else avail,
+      case.cohort,
+      correlation='uncorrelated',
     )
     self._r = self._selector.initial_rates
     if case.rates == 'settled':
@@ -181,10 +208,7 @@ def measure(cases: Sequence[Case], avail: str, repeats: int):
 
 def draw(table, path: pathlib.Path) -> None:
   """Draws time over N, one panel per K, and what is linear beside it."""
-  import matplotlib
-
-  matplotlib.use('Agg')
-  import matplotlib.pyplot as plt
+  from matplotlib import figure as figure_lib  # Slow to import.
 
   from f3ast_tff.runs import summary
 
@@ -194,14 +218,11 @@ def draw(table, path: pathlib.Path) -> None:
     ('draw', 'start'): (summary.ORANGE, '--', 'availability'),
   }
   cohorts = sorted(set(table['cohort']))
-  figure, panels = plt.subplots(
-    1,
-    len(cohorts),
-    figsize=(5 * len(cohorts), 4),
-    sharex=True,
-    sharey=True,
-    squeeze=False,
-    layout='constrained',
+  figure = figure_lib.Figure(
+    figsize=(max(8, 5 * len(cohorts)), 4.3), layout='constrained'
+  )
+  panels = figure.subplots(
+    1, len(cohorts), sharex=True, sharey=True, squeeze=False
   )
   for axes, cohort in zip(panels[0], cohorts):
     axes.set(
@@ -242,9 +263,13 @@ def draw(table, path: pathlib.Path) -> None:
     xlim=(sizes.min() / 1.5, sizes.max() * 1.5),
     ylabel='ms a round, median and quartiles',
   )
-  panels[0][0].legend(loc='upper left', frameon=False)
+  figure.legend(
+    *panels[0][0].get_legend_handles_labels(),
+    loc='outside lower center',
+    ncols=4,
+    frameon=False,
+  )
   figure.savefig(path, dpi=150)
-  plt.close(figure)
 
 
 def _print(table) -> None:

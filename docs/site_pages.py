@@ -38,6 +38,7 @@ def _menu(caption, pages):
 def _read(app, docname, source):
   """Gives pages their menus; the site's has the groups of docs/README.md."""
   app.env.note_dependency(__file__)
+  source[0] = source[0].replace(' ± ', '\xa0±\xa0')  # One number, one line.
   if docname == 'README':
     app.env.note_dependency('docs/README.md')
     pages = ['docs/README', 'docs/api/index']

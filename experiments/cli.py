@@ -10,18 +10,29 @@ import functools
 import gc
 import os
 import pathlib
+import shutil
 import sys
-from typing import Any, NoReturn, Optional, Union
+import tempfile
+import textwrap
+from typing import Any, NamedTuple, NoReturn, Optional, Union
 
 from absl import app
 from absl import flags
 from absl import logging
 
+from experiments import folder_name
 from experiments import help as help_lib
+from experiments import interrupts
+from experiments import plain_warnings
+from f3ast_tff import checks
+from f3ast_tff import wording
 from f3ast_tff.execution.cluster import connection
+from f3ast_tff.runs import client_files
 from f3ast_tff.runs import config as config_lib
 from f3ast_tff.runs import run_directory
 from f3ast_tff.runs import server_rate_file
+from f3ast_tff.runs import trace_file
+from f3ast_tff.runs import trackers
 
 _OUTPUT_DIR = flags.DEFINE_string(
   'output_dir',
@@ -31,41 +42,57 @@ _OUTPUT_DIR = flags.DEFINE_string(
 _RESUME = flags.DEFINE_bool(
   'resume',
   False,
-  'Continue the run in --output_dir if there is one, from its checkpoint.',
+  'Continue the run in --output_dir if there is one, from its checkpoint; with '
+  'a larger --rounds it becomes longer.',
 )
 _ON_DIVERGENCE = flags.DEFINE_enum(
   'on_divergence',
   'stop',
   ('stop', 'continue'),
-  'What to do when losses or weights are not finite any more, or no update has '
-  'been for ten rounds: stop with the last good state, or continue.',
+  'What to do when losses or weights are not finite any more, a test loss is '
+  'above 1e10, or no update has been for ten rounds: stop with the last good '
+  'state, or continue.',
 )
 
-# Settings that the name of a run's folder holds anyway.
-_IN_NAME_ALREADY = (
-  'task',
-  'algorithm',
-  'selection',
-  'server_optimizer',
-  'proximal',
-  'avail',
-  'seed',
+_TRACKER = flags.DEFINE_string(
+  'tracker',
+  '',
+  'Log settings and metrics to mlflow or wandb (Weights & Biases) too, or to '
+  'several, with commas; they are installed apart.',
 )
+
+_COLUMNS = 80
+
+# Of the folder of a run, so that TFF need not be imported before.
+ReleaseManagers = Callable[[pathlib.Path], Sequence[Any]]
 
 _DEFINE = {
+  'bool': flags.DEFINE_bool,
   'int': flags.DEFINE_integer,
   'float': flags.DEFINE_float,
   'str': flags.DEFINE_string,
 }
 
 
-def define_cluster(what: str) -> flags.FlagHolder:
+class Experiment(NamedTuple):
+  """An experiment's program; `run` says what its parts are."""
+
+  name: str
+  task_settings: Callable[[], Mapping[str, Any]]
+  build_task: Callable[[config_lib.Config], Any]
+  learning_rates: Mapping[str, config_lib.LearningRates]
+
+
+def define_cluster(
+  what: str, flag_values: flags.FlagValues = flags.FLAGS
+) -> flags.FlagHolder:
   """Defines --cluster for a program that does something there."""
   return flags.DEFINE_string(
     'cluster',
     '',
     f'{what} on the Ray cluster of this environment or RAY_ADDRESS (auto), or '
     'on N workers of this machine (local:N); by default without Ray.',
+    flag_values=flag_values,
   )
 
 
@@ -78,15 +105,26 @@ def define_flags(defaults: config_lib.Config) -> None:
   flags.disclaim_key_flags()
   define_cluster('Train clients')
   for field in dataclasses.fields(defaults):
-    value = getattr(defaults, field.name)
-    text, choices = field.metadata['help'], field.metadata['choices']
-    if choices:
-      flags.DEFINE_enum(field.name, value, choices, text)
-    else:
-      kind = 'float' if value is None else type(value).__name__
-      _DEFINE[kind](field.name, value, text)
-  for name in ('output_dir', 'resume', 'on_divergence', 'cluster'):
+    define_setting(field.name, defaults)
+  for name in ('output_dir', 'resume', 'on_divergence', 'cluster', 'tracker'):
     flags.declare_key_flag(name)
+
+
+def define_setting(name: str, defaults: config_lib.Config) -> None:
+  """Defines the flag of one setting."""
+  field, value = defaults.__dataclass_fields__[name], getattr(defaults, name)
+  text, choices = config_lib.help_of(field), field.metadata['choices']
+  if choices:
+    flags.DEFINE_enum(name, value, choices, text)
+  else:
+    kind = 'float' if value is None else type(value).__name__
+    _DEFINE[kind](name, value, text)
+
+
+def avail_here(text: str) -> str:
+  """Returns --avail with the file of a trace where the user means it."""
+  model, _, file = text.partition(':')
+  return f'trace:{here(file)}' if model == 'trace' and file else text
 
 
 def config_from_flags() -> config_lib.Config:
@@ -95,6 +133,11 @@ def config_from_flags() -> config_lib.Config:
   values = {name: flags.FLAGS[name].value for name in names}
   if values['server_rate_file']:
     values['server_rate_file'] = str(here(values['server_rate_file']))
+  for name in client_files.COLUMNS:
+    kind, colon, path = values[name].partition(':')
+    if kind == 'file' and path:
+      values[name] = kind + colon + str(here(path))
+  values['avail'] = avail_here(values['avail'])
   return config_lib.Config(**values)
 
 
@@ -103,10 +146,37 @@ def _settings(
 ) -> dict[str, Any]:
   """Returns all that `config.json` records, and --resume compares."""
   settings = {'task': name, **dataclasses.asdict(config), **of_task}
+  # What is in the files belongs to the run.
+  settings |= client_files.digests(config)
   factors = server_rate_file.of(config)
-  if factors is not None:  # What is in the file belongs to the run.
+  if factors is not None:
     settings['server_rate_sha256'] = factors.sha256
+  trace = trace_file.of(config)
+  if trace is not None:
+    settings['trace_sha256'] = trace.sha256
   return settings
+
+
+def settings_of(
+  experiment: Experiment, arguments: Sequence[str]
+) -> dict[str, Any]:
+  """Returns what a run with some flags would record; nothing is run.
+
+  Args:
+    experiment: The experiment.
+    arguments: Its flags. Wrong ones end the program as they would end its own.
+
+  Returns:
+    The settings.
+  """
+  for name in flags.FLAGS:
+    if flags.FLAGS[name].present:  # Of an earlier call.
+      flags.FLAGS[name].unparse()
+  parse_flags([experiment.name, *arguments])
+  with one_sentence(ValueError, 2):
+    trackers.parse(_TRACKER.value)
+    config = config_from_flags().resolve(experiment.learning_rates)
+    return _settings(experiment.name, config, experiment.task_settings())
 
 
 def before_tensorflow(verbose: bool = False, threads: int = 0) -> None:
@@ -140,19 +210,12 @@ def _folder(task_name: str, settings: Mapping[str, Any]) -> pathlib.Path:
   """Returns the run's folder; relative ones are below where the user stands."""
   if _OUTPUT_DIR.value:
     return here(_OUTPUT_DIR.value)
-  name = '-'.join([
-    config_lib.method_name(settings),
-    settings['avail'],
-    *(
-      f'{flag}={settings[flag]}'
-      for flag in settings
-      if flag not in _IN_NAME_ALREADY
-      and flag in flags.FLAGS
-      and flags.FLAGS[flag].present
-    ),
-    f'seed={settings["seed"]}',
-  ])
-  return here('runs') / task_name / name.replace('/', '_')
+  given = [
+    name
+    for name in settings
+    if name not in flags.FLAGS or flags.FLAGS[name].present
+  ]
+  return here('runs') / task_name / folder_name.of(settings, given)
 
 
 def fail(message: str, exit_code: int) -> NoReturn:
@@ -180,10 +243,12 @@ def one_sentence(
     fail(str(error), exit_code)
 
 
-def parse_flags_and_arguments(argv: Sequence[str]) -> list[str]:
+def parse_flags_and_arguments(
+  argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS
+) -> list[str]:
   """Parses flags; a wrong one ends the program with exit code 2."""
   try:
-    return flags.FLAGS(list(argv))
+    return flag_values(list(argv))
   except flags.Error as error:
     reason = ' '.join(str(error).split()).rstrip('.')
     fail(f'{reason}; see --help.', 2)
@@ -191,9 +256,11 @@ def parse_flags_and_arguments(argv: Sequence[str]) -> list[str]:
     fail(f'a --flagfile is not a text file ({error}); see --help.', 2)
 
 
-def parse_flags(argv: Sequence[str]) -> list[str]:
+def parse_flags(
+  argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS
+) -> list[str]:
   """Parses flags where nothing else is expected."""
-  rest = parse_flags_and_arguments(argv)
+  rest = parse_flags_and_arguments(argv, flag_values)
   if len(rest) > 1:
     fail(f'unexpected argument {rest[1]!r}: flags begin with --; see --help', 2)
   return rest
@@ -203,7 +270,7 @@ def _parse_flags_or_help(name: str, argv: Sequence[str]) -> list[str]:
   """Parses flags, or prints the help of an experiment and ends."""
   if help_lib.is_asked_for(argv):
     what = sys.modules['__main__'].__doc__ or ''
-    some_flags = flags.FLAGS.get_key_flags_for_module(argv[0])
+    some_flags = help_lib.flags_of_program()
     program = f'python -m experiments.{name}'
     here_, there = (pathlib.Path(f).resolve() for f in (__file__, argv[0]))
     if here_.parent != there.parent:
@@ -218,6 +285,7 @@ def run(
   task_settings: Callable[[], Mapping[str, Any]],
   build_task: Callable[[config_lib.Config], Any],
   learning_rates: Mapping[str, config_lib.LearningRates],
+  release_managers: Optional[ReleaseManagers] = None,
 ) -> None:
   """Runs an experiment's program.
 
@@ -229,6 +297,8 @@ def run(
       TensorFlow; this module does not, so that `--help` and wrong flags answer
       at once.
     learning_rates: The default step sizes of each server optimizer.
+    release_managers: Maps the run's folder to `tff.program.ReleaseManager`s of
+      the experiment's own; `runs.releases` describes what they are given.
   """
 
   def main(argv: Sequence[str]) -> None:
@@ -237,21 +307,28 @@ def run(
     verbose = verbosity.present and verbosity.value >= logging.INFO
     if not verbosity.present:
       logging.set_verbosity(logging.WARNING)
+    if not verbose:
+      plain_warnings.show()
     with one_sentence(ValueError, 2):
       if flags.FLAGS.cluster:
         connection.check(flags.FLAGS.cluster)
+      tracker_names = trackers.parse(_TRACKER.value)
       config = config_from_flags().resolve(learning_rates)
       settings = _settings(name, config, task_settings())
     before_tensorflow(verbose, config.threads_per_client)
     folder = _folder(name, settings)
     with one_sentence(run_directory.RunDirectoryError, 2):
       with run_directory.claim(folder, settings, _RESUME.value):
+        interrupts.advise(f'--resume continues {folder}.')
         try:
-          with one_sentence(ValueError, 2):
-            task = _with_tff(build_task, config)
-          _train(config, task, folder)
-        except KeyboardInterrupt:
-          fail_at_once(f'interrupted; --resume continues {folder}.', 130)
+          with _temporary_files_in(folder / run_directory.TEMPORARY):
+            print('Loading TensorFlow ...', flush=True)
+            with one_sentence(ValueError, 2):
+              task = _with_tff(build_task, config)
+            managers = release_managers(folder) if release_managers else ()
+            with one_sentence(trackers.TrackerError, 2):
+              with trackers.started(tracker_names, folder, settings) as others:
+                _train(config, task, folder, [*managers, *others])
         except OSError as error:  # A full disk, for example.
           fail(
             f'cannot continue ({error}); once that is mended, --resume '
@@ -259,21 +336,45 @@ def run(
             1,
           )
 
+  interrupts.install()
+  interrupts.advise('the same command with --resume continues.')
   app.run(
     main, flags_parser=functools.partial(_parse_flags_or_help, name)
   )
+
+
+@contextlib.contextmanager
+def _temporary_files_in(folder: pathlib.Path) -> Iterator[None]:
+  """Has this process keep its temporary files in a folder, which then goes.
+
+  TensorFlow writes the functions that it converts to such files. In the folder
+  of the run they are gone after a crash, too, as soon as it is resumed.
+  """
+  shutil.rmtree(folder, ignore_errors=True)
+  folder.mkdir()
+  interrupts.remove_at_end(str(folder))
+  tempfile.tempdir = str(folder)
+  try:
+    yield
+  finally:
+    tempfile.tempdir = None
+    shutil.rmtree(folder, ignore_errors=True)
+    interrupts.remove_at_end(None)
 
 
 def _with_tff(
   build_task: Callable[[config_lib.Config], Any], config: config_lib.Config
 ) -> Any:
   """Returns the task, or ends the program where TFF cannot be imported."""
+  if sys.flags.optimize > 1:
+    fail('TensorFlow needs docstrings, which -OO drops; leave it out.', 2)
   try:
     from f3ast_tff.execution import context
+    from f3ast_tff.runs import task as task_lib
 
     # In the place of TFF's context, which complains when a program ends.
     context.set_in_process(config.parallel_clients)
-    return build_task(config)
+    return task_lib.checked(build_task(config), build_task)
   except ImportError as error:
     fail(
       f'TensorFlow Federated cannot be imported ({error}); run "make setup" '
@@ -282,8 +383,29 @@ def _with_tff(
     )
 
 
+def _in_columns(text: str) -> str:
+  """Returns a text in lines of a terminal's width; a long path stays whole."""
+  return textwrap.fill(
+    text, _COLUMNS, break_long_words=False, break_on_hyphens=False
+  )
+
+
+def _what_runs(config: config_lib.Config, dataset: Any) -> str:
+  """Returns in words what is going to run."""
+  method = config_lib.method_name(dataclasses.asdict(config))
+  return (
+    f'{method} on {dataset.name}: {wording.count(config.rounds, "round")} with '
+    f'K = {config.clients_per_round} of '
+    f'{wording.count(len(dataset.train), "client")}, {config.avail}, '
+    f'seed {config.seed}.'
+  )
+
+
 def _train(
-  config: config_lib.Config, task: Any, folder: pathlib.Path
+  config: config_lib.Config,
+  task: Any,
+  folder: pathlib.Path,
+  managers: Sequence[Any],
 ) -> None:
   # Here, because TensorFlow takes seconds to import; see `run`.
   from f3ast_tff.execution import rounds
@@ -294,27 +416,33 @@ def _train(
   from f3ast_tff.runs import task as task_lib
 
   cluster, where = None, flags.FLAGS.cluster
+  at_a_time = (
+    f'{wording.count(config.parallel_clients, "client")} at a time, each on '
+    f'{config.threads_per_client} of {config_lib.num_cores()} cores '
+    '(--parallel_clients).'
+  )
   if where:
     with one_sentence(connection.UsageError, 2):
       cluster = cluster_lib.Cluster(where, config.threads_per_client)
-    print(
-      f'The cluster can train {cluster.size} clients at a time, and this run '
-      f'trains {config.parallel_clients} (--parallel_clients).',
-      flush=True,
+    at_a_time = (
+      f'The cluster can train {wording.count(cluster.size, "client")} at a '
+      'time, and this run '
+      f'trains {config.parallel_clients} (--parallel_clients).'
     )
-  else:
-    compiled = ', compiled with XLA' if task.model.xla else ''
-    print(
-      f'{config.parallel_clients} at a time, clients train with '
-      f'{config.threads_per_client} of {config_lib.num_cores()} cores each'
-      f'{compiled}; --parallel_clients changes the number.',
-      flush=True,
-    )
+  for line in (_what_runs(config, task.dataset), at_a_time):
+    print(_in_columns(line), flush=True)
+  print(_in_columns(f'Files go to {folder}.'), flush=True)
   of_a_run = rounds.RoundError, divergence.DivergenceError
+  of_usage = task_lib.SettingsError, checks.ResultError
   try:
-    with one_sentence(of_a_run, 1), one_sentence(task_lib.SettingsError, 2):
+    with one_sentence(of_a_run, 1), one_sentence(of_usage, 2):
       seconds = loop.run(
-        config, task, folder, _ON_DIVERGENCE.value == 'stop', cluster
+        config,
+        task,
+        folder,
+        _ON_DIVERGENCE.value == 'stop',
+        cluster,
+        managers,
       )
   except connection.ClusterError as error:
     fail_at_once(

@@ -1,4 +1,4 @@
-"""Runs side by side: prints the table and draws the curves of given folders.
+"""Runs side by side: prints a table and draws curves of accuracy and loss.
 
 For example: python -m experiments.compare runs/synthetic/* --output=curves
 """
@@ -6,17 +6,24 @@ For example: python -m experiments.compare runs/synthetic/* --output=curves
 from collections.abc import Sequence
 import pathlib
 import re
+import sys
 
 from absl import app
 from absl import flags
 
 from experiments import cli
+from experiments import help as help_lib
 from f3ast_tff.runs import run_directory
 
 _OUTPUT = flags.DEFINE_string(
-  'output', 'curves', 'The picture to write, without ending: .png and .svg.'
+  'output',
+  'curves',
+  'The picture: written twice, with the endings .png and .svg, below the '
+  'folder from which the program is called.',
 )
-_TITLE = flags.DEFINE_string('title', 'Test metrics', 'Above the picture.')
+_TITLE = flags.DEFINE_string(
+  'title', 'Test metrics', 'The text above the picture.'
+)
 
 
 def main(argv: Sequence[str]) -> None:
@@ -42,6 +49,7 @@ def main(argv: Sequence[str]) -> None:
       )
     try:
       print(report(folders, _TITLE.value, output))
+      print(f'The picture is {output}.png, and the same as {output}.svg.')
     except OSError as error:
       cli.fail(
         f'cannot write the picture {output} ({error.strerror}); make room, or '
@@ -71,5 +79,15 @@ def report(
   return '\n'.join([table, *comparison.differences(metrics), ''])
 
 
+def _parse_flags(argv: Sequence[str]) -> list[str]:
+  """Parses flags and folders, or prints the help and ends."""
+  if help_lib.is_asked_for(argv):
+    usage = 'python -m experiments.compare FOLDER ...'
+    own = [flags.FLAGS['output'], flags.FLAGS['title']]
+    print(help_lib.text(usage, __doc__ or '', own))
+    sys.exit(0)
+  return cli.parse_flags_and_arguments(argv)
+
+
 if __name__ == '__main__':
-  app.run(main, flags_parser=cli.parse_flags_and_arguments)
+  app.run(main, flags_parser=_parse_flags)

@@ -19,7 +19,7 @@ GROUPS = tuple(
   (title, (*own, *(f.name for f in _SETTINGS if f.metadata['group'] == title)))
   for title, own in (
     ('What to train on', (
-      'data_source', 'data_dir', 'alpha', 'num_clients', 'model'
+      'task', 'data_source', 'data_dir', 'alpha', 'num_clients', 'model'
     )),
     (config.METHOD, ()),
     (config.AVAILABILITY, ()),
@@ -27,7 +27,7 @@ GROUPS = tuple(
     (config.TRAINING, ('on_divergence',)),
     (config.MACHINES, ('cluster',)),
     (config.TESTS, ()),
-    (config.OUTPUT, ('output_dir', 'resume')),
+    (config.OUTPUT, ('output_dir', 'resume', 'tracker', 'output', 'title')),
   )
 )
 _OTHERS = 'Others'
@@ -42,6 +42,21 @@ def is_asked_for(argv: Sequence[str]) -> bool:
   if '--' in arguments:
     arguments = arguments[: arguments.index('--')]
   return any(argument in _HELP for argument in arguments)
+
+
+def flags_of_program() -> list[flags.Flag]:
+  """Returns the flags of a program, wherever they are defined.
+
+  absl's own list is that of the main module, but a program of the user's may
+  leave flags to an experiment that it imports.
+  """
+  by_module = flags.FLAGS.flags_by_module_dict()
+  return [
+    flag
+    for module, some_flags in by_module.items()
+    if module.partition('.')[0] != 'absl'
+    for flag in some_flags
+  ]
 
 
 def grouped(names: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
@@ -97,6 +112,20 @@ def _entry(flag: flags.Flag) -> str:
   return f'{head}\n{text}'
 
 
+def section(title: str, some_flags: Sequence[flags.Flag]) -> str:
+  """Returns the help of some flags, with a title."""
+  return '\n'.join([f'{title}:', *map(_entry, some_flags)])
+
+
+def sections(some_flags: Sequence[flags.Flag]) -> list[str]:
+  """Returns the help of a program's flags by what they are about."""
+  by_name = {flag.name: flag for flag in some_flags}
+  return [
+    section(title, [by_name[name] for name in names])
+    for title, names in grouped(list(by_name))
+  ]
+
+
 def text(program: str, what: str, some_flags: Sequence[flags.Flag]) -> str:
   """Returns the help of a program.
 
@@ -108,13 +137,10 @@ def text(program: str, what: str, some_flags: Sequence[flags.Flag]) -> str:
   Returns:
     The text.
   """
-  by_name = {flag.name: flag for flag in some_flags}
-  parts = [what.strip(), f'Usage: {program} [--FLAG=VALUE ...]']
-  for title, names in grouped(list(by_name)):
-    entries = [_entry(by_name[name]) for name in names]
-    parts.append('\n'.join([f'{title}:', *entries]))
-  parts.append(
+  return '\n\n'.join([
+    what.strip(),
+    f'Usage: {program} [--FLAG=VALUE ...]',
+    *sections(some_flags),
     'Others: --flagfile=FILE reads flags from a file, one per line;\n'
-    '--verbosity=0 shows the logs; --helpfull lists every flag there is.'
-  )
-  return '\n\n'.join(parts)
+    '--verbosity=0 shows the logs; --helpfull lists every flag there is.',
+  ])

@@ -23,6 +23,7 @@ from experiments import theory
 from f3ast_tff import availability
 from f3ast_tff import methods
 from f3ast_tff import selection
+from f3ast_tff import wording
 from f3ast_tff.datasets import synthetic
 
 # The policies by the methods that have them.
@@ -86,7 +87,7 @@ def rows_of_seed(
 def define_flags() -> None:
   """Defines the flags: here, so that importing the module defines none."""
   flags.DEFINE_list(
-    'avail', list(availability.MODELS), 'The availability models.'
+    'avail', list(availability.PAPER), 'The availability models.'
   )
   flags.DEFINE_list(
     'rounds', ['500', '1000', '3000', '5000'], 'Report after so many rounds.'
@@ -99,9 +100,9 @@ def main(argv: Sequence[str]) -> None:
   del argv
   given = flags.FLAGS
   with cli.one_sentence(ValueError, 2):
-    if not given.avail or set(given.avail) - set(availability.MODELS):
+    if not given.avail or set(given.avail) - set(availability.PAPER):
       raise ValueError(
-        f'avail must name some of {", ".join(availability.MODELS)}, but it is '
+        f'avail must name some of {", ".join(availability.PAPER)}, but it is '
         f'{",".join(given.avail)!r}.'
       )
     is_number = [n.isdecimal() and int(n) > 0 for n in given.rounds]
@@ -122,7 +123,10 @@ def main(argv: Sequence[str]) -> None:
 
   by = pd.DataFrame(rows).groupby(['rounds', 'method', 'avail'], sort=False)
   for title, table in (
-    (f'Misplaced weight, mean of {given.seeds} seeds', by['misplaced'].mean()),
+    (
+      f'Misplaced weight, mean of {wording.count(given.seeds, "seed")}',
+      by['misplaced'].mean(),
+    ),
     ('Largest weight in all seeds', by['largest_weight'].max()),
   ):
     print(f'{title}:')

@@ -16,13 +16,15 @@ from experiments import cli
 from experiments import theory
 from f3ast_tff import methods
 from f3ast_tff import rates
+from f3ast_tff import wording
 from f3ast_tff.theory import region
+from f3ast_tff.theory import small_system
 
 _EVERY = 10  # Rounds between the rows of a trajectory.
 
 
 def trajectory(
-  system: region.System,
+  system: small_system.System,
   p: np.ndarray,
   start: np.ndarray,
   beta: float,
@@ -31,7 +33,7 @@ def trajectory(
 ) -> np.ndarray:
   """Returns r(0), r(1), ... under F3AST, one per row."""
   selector = methods.build_selector(
-    p, region.Configurations(system, seed), system.k, beta=beta, seed=seed
+    p, small_system.Configurations(system, seed), system.k, beta=beta, seed=seed
   )
   steps = selector.simulate(num_rounds, start)
   return np.array([start, *(step.rates for step in steps)])
@@ -56,7 +58,7 @@ def main(argv: Sequence[str]) -> None:
   """Computes the region and draws it."""
   del argv
   given = flags.FLAGS
-  system = region.introduction_example()
+  system = small_system.introduction_example()
   with cli.one_sentence(ValueError, 2):
     p = theory.numbers(given.p, 'p', 2)
     rates.check(p, given.beta)
@@ -115,7 +117,8 @@ def main(argv: Sequence[str]) -> None:
     late = path[len(path) // 2 :].mean(axis=0)
     print(
       f'F3AST from {start}, beta = {given.beta:g}: mean rates of the last '
-      f'half of {given.rounds} rounds {late.round(4)}, distance from the best '
+      f'half of {wording.count(given.rounds, "round")} {late.round(4)}, '
+      'distance from the best '
       f'{np.linalg.norm(late - best):.4f}'
     )
   print(f'Files: {tables / "region.csv"}, {pictures / "region.png"} and .svg')

@@ -19,9 +19,11 @@ from absl import flags
 
 from experiments import cli
 from experiments import compare
+from experiments.grid import program
 from experiments.paper import all_cells
 from experiments.paper import cell as cells_lib
 from experiments.paper import grid_report
+from f3ast_tff import wording
 from f3ast_tff.execution.cluster import connection
 from f3ast_tff.runs import run_tables
 
@@ -62,13 +64,13 @@ def _main() -> None:
   )
   finished = output / 'table.md'
   if finished.exists():
-    grid_report.keep_once_more(output)
+    program.keep_once_more(output)
   # A newcomer may have changed the code: nothing of this goes to results/.
   places = cells_lib.Places(
     output / 'runs', output / 'results', allow_changed_code=True
   )
   began = time.time()
-  if not grid_report.run(cells, places, _JOBS.value, _CLUSTER.value):
+  if not program.run(cells, places, _JOBS.value, _CLUSTER.value):
     sys.exit(1)
   title = 'Synthetic(1,1), home_devices, K = 10'
   text = compare.report(
@@ -76,7 +78,7 @@ def _main() -> None:
   )
   print(
     f'\n{title}: means over the last {run_tables.num_last(_ROUNDS.value)} of '
-    f'{_ROUNDS.value} rounds\n\n{text}\n'
+    f'{wording.count(_ROUNDS.value, "round")}\n\n{text}\n'
     f'{len(cells)} runs in {time.time() - began:.0f} s; curves in '
     f'{output / "curves.png"}; all files in {output}'
   )

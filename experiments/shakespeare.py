@@ -4,6 +4,7 @@ For example: python -m experiments.shakespeare --algorithm=f3ast --avail=scarce
 """
 
 import functools
+from typing import Optional
 
 from absl import flags
 
@@ -66,9 +67,14 @@ def _build_task(config):
   return task.Task(load(), model, load)
 
 
-def main() -> None:
-  """Runs the experiment."""
-  cli.run('shakespeare', _task_settings, _build_task, _LEARNING_RATES)
+EXPERIMENT = cli.Experiment(
+  'shakespeare', _task_settings, _build_task, _LEARNING_RATES
+)
+
+
+def main(release_managers: Optional[cli.ReleaseManagers] = None) -> None:
+  """Runs the experiment; `cli.run` has what release managers are."""
+  cli.run(*EXPERIMENT, release_managers)
 
 
 if __name__ == '__main__':

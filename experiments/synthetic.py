@@ -4,6 +4,7 @@ For example: python -m experiments.synthetic --algorithm=f3ast --avail=scarce
 """
 
 import functools
+from typing import Optional
 
 from absl import flags
 
@@ -14,7 +15,11 @@ _ALPHA = flags.DEFINE_float(
   'alpha', 1.0, 'How much clients differ: the data are Synthetic(alpha, alpha).'
 )
 _NUM_CLIENTS = flags.DEFINE_integer(
-  'num_clients', 100, 'The number of clients N.', lower_bound=1
+  'num_clients',
+  100,
+  'The number of clients N.',
+  lower_bound=1,
+  upper_bound=10**5,  # Their examples take 11 GB.
 )
 cli.define_flags(config_lib.Config())
 
@@ -46,9 +51,14 @@ def _build_task(config):
   return task.Task(load(), softmax.build(), load)
 
 
-def main() -> None:
-  """Runs the experiment."""
-  cli.run('synthetic', _task_settings, _build_task, _LEARNING_RATES)
+EXPERIMENT = cli.Experiment(
+  'synthetic', _task_settings, _build_task, _LEARNING_RATES
+)
+
+
+def main(release_managers: Optional[cli.ReleaseManagers] = None) -> None:
+  """Runs the experiment; `cli.run` has what release managers are."""
+  cli.run(*EXPERIMENT, release_managers)
 
 
 if __name__ == '__main__':

@@ -15,7 +15,7 @@ from f3ast_tff import randomness
 from f3ast_tff import rates
 from f3ast_tff.runs import run_directory
 
-MODELS = (*availability.MODELS, 'markov')
+MODELS = (*availability.PAPER, 'markov')
 
 _PICTURE_DIR = flags.DEFINE_string(
   'picture_dir', None, 'The folder for pictures; by default --output_dir.'
@@ -82,8 +82,8 @@ def _setting(
   model: availability.Availability
   if name == 'markov':
     model = markov(p.size, seed)
-  elif name in availability.MODELS:
-    model = availability.MODELS[name](p, seed)
+  elif name in availability.PAPER:
+    model = availability.parse(name, p, seed)
   else:
     raise ValueError(
       f'avail must name some of {", ".join(MODELS)}, but has {name!r}.'

@@ -58,6 +58,7 @@ from f3ast_tff import methods
 from f3ast_tff import randomness
 from f3ast_tff import rates
 from f3ast_tff import selection
+from f3ast_tff import wording
 from f3ast_tff.theory import fixed_policy
 from f3ast_tff.theory import optimal_rates
 from f3ast_tff.theory import population as population_lib
@@ -362,9 +363,10 @@ def main(argv: Sequence[str]) -> None:
     norms = np.linalg.norm(updates, axis=1)
     inner = (updates @ updates.T)[~np.eye(p.size, dtype=bool)]
     print(
-      f'{p.size} clients, {updates.shape[1]} parameters, after '
-      f'{given.train_rounds} rounds: |v_k| from {norms.min():.4g} to '
-      f'{norms.max():.4g}, |sum p v| = {np.linalg.norm(p @ updates):.4g}, '
+      f'{wording.count(p.size, "client")}, {updates.shape[1]} parameters, '
+      f'after {wording.count(given.train_rounds, "round")}: |v_k| from '
+      f'{norms.min():.4g} to {norms.max():.4g}, |sum p v| = '
+      f'{np.linalg.norm(p @ updates):.4g}, '
       f'<v_i, v_j> < 0 for {(inner < 0).mean():.0%} of the pairs'
     )
     with cli.one_sentence(ValueError, 2):

@@ -5,9 +5,9 @@
   training = f3ast_tff.build_training(model_fn, clients, selector, ...)
 
 The names in `__all__` are the public ones, imported when they are first used.
-`availability`, `communication`, `rates`, `selection`, `methods`, `Selector` and
-`build_selector` need NumPy and SciPy only; the others need TensorFlow
-Federated.
+`availability`, `traces`, `communication`, `delivery`, `groups`, `targets`,
+`rates`, `selection`, `methods`, `Selector` and `build_selector` need NumPy and
+SciPy only; the others need TensorFlow Federated.
 """
 
 import importlib
@@ -25,12 +25,16 @@ _PLACES = {
   'build_selector': ('methods', 'build_selector'),
   'build_training': ('learning.build', 'build_training'),
   'communication': ('communication', None),
+  'delivery': ('delivery', None),
+  'groups': ('groups', None),
   'in_process': ('execution.context', 'in_process'),
   'methods': ('methods', None),
   'rates': ('rates', None),
   'read_clients': ('learning.clients', 'read_clients'),
   'selection': ('selection', None),
   'set_in_process': ('execution.context', 'set_in_process'),
+  'targets': ('targets', None),
+  'traces': ('traces', None),
 }
 
 __all__ = [
@@ -43,20 +47,28 @@ __all__ = [
   'build_selector',
   'build_training',
   'communication',
+  'delivery',
+  'groups',
   'in_process',
   'methods',
   'rates',
   'read_clients',
   'selection',
   'set_in_process',
+  'targets',
+  'traces',
 ]
 
 if TYPE_CHECKING:
   from f3ast_tff import availability
   from f3ast_tff import communication
+  from f3ast_tff import delivery
+  from f3ast_tff import groups
   from f3ast_tff import methods
   from f3ast_tff import rates
   from f3ast_tff import selection
+  from f3ast_tff import targets
+  from f3ast_tff import traces
   from f3ast_tff.execution.context import in_process
   from f3ast_tff.execution.context import set_in_process
   from f3ast_tff.execution.rounds import Rounds

@@ -66,6 +66,11 @@ class Schedule:
     """The largest value."""
     return max(self.values)
 
+  @property
+  def minimum(self) -> int:
+    """The smallest value."""
+    return min(self.values)
+
   def __call__(self, round_num: int) -> int:
     """Returns K_t."""
     randomness.check_round(round_num)
@@ -102,6 +107,11 @@ class Uniform:
   def maximum(self) -> int:
     """The upper bound."""
     return self.high
+
+  @property
+  def minimum(self) -> int:
+    """The lower bound."""
+    return self.low
 
   def __call__(self, round_num: int) -> int:
     """Returns K_t."""
@@ -147,6 +157,13 @@ class MarkovLink:
   def maximum(self) -> int:
     """The larger of the two."""
     return max(self.good, self.bad)
+
+  @property
+  def minimum(self) -> int:
+    """The smaller of those that come at all."""
+    if self.good_to_bad == 0:
+      return self.good
+    return min(self.good, self.bad) if self.bad_to_good else self.bad
 
   def __call__(self, round_num: int) -> int:
     """Returns K_t."""

@@ -11,6 +11,8 @@ import hashlib
 
 import numpy as np
 
+from f3ast_tff import checks
+
 
 @functools.cache
 def _purpose_words(purpose: str) -> list[int]:
@@ -34,13 +36,19 @@ def generator(
     A `numpy.random.Generator`. Equal arguments give equal streams.
   """
   for name, value in (('seed', seed), ('round', round_num), ('client', client)):
-    if value < 0:
-      raise ValueError(f'The {name} must be at least 0, but it is {value}.')
+    if not checks.is_whole(value, 0):
+      raise ValueError(
+        f'The {name} must be a whole number >= 0, but it is '
+        f'{checks.describe(value)}.'
+      )
   entropy = [seed, *_purpose_words(purpose), round_num, client]
   return np.random.Generator(np.random.PCG64(np.random.SeedSequence(entropy)))
 
 
 def check_round(round_num: int) -> None:
   """Raises a ValueError unless it is the number of a round."""
-  if round_num < 1:
-    raise ValueError(f'Rounds count from 1, but the round is {round_num}.')
+  if not checks.is_whole(round_num, 1):
+    raise ValueError(
+      'Rounds count from 1 in whole numbers, but the round is '
+      f'{checks.describe(round_num)}.'
+    )

@@ -7,7 +7,11 @@ would be faster for millions of clients, that rounding exceeds the 1e-9 within
 which `selection` lets scores tie.
 """
 
+import numbers
+
 import numpy as np
+
+from f3ast_tff import checks
 
 UNCORRELATED = 'uncorrelated'
 POSITIVE = 'positive'
@@ -102,14 +106,22 @@ def initial(
 
 def check(p: np.ndarray, beta: float) -> None:
   """Raises a `ValueError` unless p and beta are usable."""
-  if p.ndim != 1 or p.size < 1:
+  if not isinstance(p, np.ndarray) or p.ndim != 1 or p.size < 1:
     raise ValueError(
-      'p must hold the data share of each of N >= 1 clients, but its shape is '
-      f'{p.shape}.'
+      'p must hold the data share of each of N >= 1 clients, but it is '
+      f'{checks.describe(p)}.'
     )
   if not (np.isfinite(p).all() and (p >= 0).all()):
-    raise ValueError('p must hold finite numbers >= 0, but some are not.')
+    wrong = np.flatnonzero(~(np.isfinite(p) & (p >= 0)))[0]
+    raise ValueError(
+      f'p must hold finite numbers >= 0, but that of client {wrong} is '
+      f'{p[wrong]}.'
+    )
   if not np.isclose(p.sum(), 1.0):
-    raise ValueError(f'p must sum to 1, but it sums to {p.sum():g}.')
-  if not 0 < beta <= 1:
-    raise ValueError(f'beta must be in (0, 1], but it is {beta}.')
+    raise ValueError(
+      f'p must sum to 1, but it sums to {p.sum():g}; divide it by its sum.'
+    )
+  if not isinstance(beta, numbers.Real) or not 0 < beta <= 1:
+    raise ValueError(
+      f'beta must be in (0, 1], but it is {checks.describe(beta)}.'
+    )

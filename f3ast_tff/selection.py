@@ -2,7 +2,9 @@
 
   A_t = availability(t)                     who is available
   K_t = constraint(t)                       how many may take part
+  l_g, m_g = quotas(t)                      how many of a group, if asked for
   S_t, weights = policy(r(t-1), A_t, K_t)   whom the method selects
+  D_t = delivery(t, S_t)                    who of them delivers; else all do
 
 A policy is a pure function; `methods` has them. When fewer than K_t clients are
 available, all of them take part; when there are none, or K_t = 0, the cohort is
@@ -15,8 +17,11 @@ from typing import NamedTuple, Optional
 
 import numpy as np
 
-from f3ast_tff import availability as availability_lib
+from f3ast_tff import checks
 from f3ast_tff import communication
+from f3ast_tff import delivery as delivery_lib
+from f3ast_tff import groups
+from f3ast_tff import protocols
 from f3ast_tff import randomness
 from f3ast_tff import rates
 
@@ -59,7 +64,7 @@ class Situation(NamedTuple):
 
   Attributes:
     r: The participation rates r(t-1).
-    p: Each client's share of the data.
+    p: Each client's share of the objective, by default that of the data.
     available: The mask A_t.
     k: The constraint K_t.
     beta: The step of the rates.
@@ -68,6 +73,10 @@ class Situation(NamedTuple):
     losses_of: Queries clients for the loss of the global model on their data.
     num_predictions: How much each client predicts: its examples, or, for
       sequences, their elements. Only `methods.released` looks at it.
+    delivery: The probabilities d_k to deliver, if scores are to make use of
+      them; else None.
+    bounds: How many of each group take part; None for no such quotas. Only for
+      policies that are marked with `keeps_quotas`.
   """
 
   r: np.ndarray
@@ -79,6 +88,8 @@ class Situation(NamedTuple):
   num_candidates: int = 30
   losses_of: LossesOf = no_losses
   num_predictions: np.ndarray = np.zeros(0)
+  delivery: Optional[np.ndarray] = None
+  bounds: Optional[groups.Bounds] = None
 
 
 Policy = Callable[[Situation, np.random.Generator], Cohort]
@@ -99,16 +110,46 @@ def needs_losses(policy: Policy) -> Policy:
   return policy
 
 
+def takes_unavailable(policy: Policy) -> Policy:
+  """Marks a policy that also takes clients that are not available."""
+  policy.takes_unavailable = True  # type: ignore[attr-defined]
+  return policy
+
+
+def averages(policy: Policy) -> Policy:
+  """Marks a policy whose weights are those of a mean.
+
+  If some clients deliver nothing, it is the mean over the others.
+
+  Args:
+    policy: A policy whose weights sum to 1.
+
+  Returns:
+    The policy.
+  """
+  policy.averages = True  # type: ignore[attr-defined]
+  return policy
+
+
+def keeps_quotas(policy: Policy) -> Policy:
+  """Marks a policy that keeps within `Situation.bounds`; others are refused."""
+  policy.keeps_quotas = True  # type: ignore[attr-defined]
+  return policy
+
+
 class Selection(NamedTuple):
   """Who takes part in a round.
 
   Attributes:
     available: The mask A_t.
-    cohort: S_t and the weights.
+    cohort: Whom r counts, and the weights: S_t, or those of S_t that deliver.
+    lost: The members of S_t that deliver nothing, ascending. If they are in
+      the cohort, their weights are 0.
   """
 
   available: np.ndarray
   cohort: Cohort
+  lost: np.ndarray = np.zeros(0, np.intp)
 
 
 class SimulatedRound(NamedTuple):
@@ -117,7 +158,7 @@ class SimulatedRound(NamedTuple):
   Attributes:
     round_num: The round t.
     available: The mask A_t.
-    cohort: S_t and the weights.
+    cohort: Whom r counts, and the weights; see `Selection`.
     rates: r(t), the rates after it.
   """
 
@@ -135,7 +176,7 @@ class Selector:
   `methods.build_selector` makes one from names and checks what it is given.
 
   Attributes:
-    p: Each client's share of the data.
+    p: Each client's share of the objective, by default that of the data.
     availability: Who is available.
     constraint: How many may take part.
     policy: Whom the method selects.
@@ -147,10 +188,12 @@ class Selector:
     num_predictions: See `Situation`.
     factors: By what to multiply all weights of a round, one for each; None for
       no such factor.
+    delivery: Who of the selected clients delivers; None if all do.
+    quotas: How many of each group take part; None for no such quotas.
   """
 
   p: np.ndarray
-  availability: availability_lib.Availability
+  availability: protocols.Availability
   constraint: communication.Constraint
   policy: Policy
   initial_rates: np.ndarray
@@ -162,6 +205,13 @@ class Selector:
     default_factory=lambda: np.zeros(0)
   )
   factors: Optional[np.ndarray] = None
+  delivery: Optional[delivery_lib.Delivery] = None
+  quotas: Optional[groups.Quotas] = None
+
+  def __post_init__(self) -> None:
+    rates.check(self.p, self.beta)
+    checks.check_number_of_clients(self.availability, self.p.size)
+    checks.check_rates('initial_rates', self.initial_rates, self.p.size)
 
   @property
   def needs_losses(self) -> bool:
@@ -171,8 +221,11 @@ class Selector:
   @property
   def max_clients(self) -> int:
     """The most clients that train, or are queried, in a round."""
-    most = self.constraint.maximum
+    most = self._num_selected(self.constraint.maximum)
     return max(most, self.num_candidates) if self.needs_losses else most
+
+  def _num_selected(self, k: int) -> int:
+    return k if self.delivery is None else self.delivery.num_selected(k)
 
   def select(
     self, round_num: int, r: np.ndarray, losses_of: LossesOf = no_losses
@@ -185,11 +238,25 @@ class Selector:
       losses_of: Queries clients for the loss of the global model.
 
     Returns:
-      A_t and S_t.
+      A_t, S_t and who of them delivers nothing.
     """
+    randomness.check_round(round_num)
     available = self.availability(round_num)
+    checks.check_mask(available, self.p.size, self.availability, round_num)
     cohort = self.select_among(available, round_num, r, losses_of)
-    return Selection(available, cohort)
+    if self.delivery is None:
+      return Selection(available, cohort)
+    delivers = self.delivery.delivered(
+      round_num, cohort.clients, self.constraint(round_num)
+    )
+    weights = np.where(delivers, cohort.weights, 0.0)
+    if getattr(self.policy, 'averages', False) and weights.any():
+      weights *= cohort.weights.sum() / weights.sum()
+    lost = cohort.clients[~delivers]
+    cohort = Cohort(cohort.clients, weights)
+    if self.delivery.rates_count == delivery_lib.DELIVERED:
+      cohort = Cohort(cohort.clients[delivers], weights[delivers])
+    return Selection(available, cohort, lost)
 
   def select_among(
     self,
@@ -199,19 +266,31 @@ class Selector:
     losses_of: LossesOf = no_losses,
   ) -> Cohort:
     """Returns S_t, given A_t and r(t-1)."""
+    randomness.check_round(round_num)
+    checks.check_mask(available, self.p.size)
+    checks.check_rates('r', r, self.p.size)
+    k = self.constraint(round_num)
+    checks.check_count(k, self.constraint, round_num)
     situation = Situation(
-      r=r,
+      r=np.asarray(r),
       p=self.p,
       available=available,
-      k=self.constraint(round_num),
+      k=self._num_selected(k),
       beta=self.beta,
       correlation=self.correlation,
       num_candidates=self.num_candidates,
-      losses_of=losses_of,
+      losses_of=lambda some: checks.check_losses(losses_of(some), some),
       num_predictions=self.num_predictions,
+      delivery=(
+        self.delivery.probabilities
+        if self.delivery is not None and self.delivery.in_score
+        else None
+      ),
+      bounds=None if self.quotas is None else self.quotas(round_num),
     )
     rng = randomness.generator(self.seed, 'selection', round_num)
     cohort = self.policy(situation, rng)
+    checks.check_cohort(cohort, situation, self.policy, round_num)
     if self.factors is not None:
       # The server's SGD is linear: all weights times a factor is its learning
       # rate times that. Here all that follows sees it.
@@ -220,7 +299,7 @@ class Selector:
     return cohort
 
   def next_rates(self, r: np.ndarray, cohort: Cohort) -> np.ndarray:
-    """Returns r(t), given r(t-1) and S_t."""
+    """Returns r(t), given r(t-1) and whom it counts."""
     selected = np.zeros(r.size, bool)
     selected[cohort.clients] = True
     return rates.update(r, selected, self.beta)
@@ -239,7 +318,7 @@ class Selector:
     """
     r = self.initial_rates if r is None else r
     for t in range(1, num_rounds + 1):
-      available, cohort = self.select(t, r)
+      available, cohort, _ = self.select(t, r)
       r = self.next_rates(r, cohort)
       yield SimulatedRound(t, available, cohort, r)
 
@@ -261,23 +340,30 @@ def _kth_largest(scores: np.ndarray, available: np.ndarray, k: int) -> float:
 
 
 def top_k(
-  scores: np.ndarray, available: np.ndarray, k: int, rng: np.random.Generator
+  scores: np.ndarray,
+  available: np.ndarray,
+  k: int,
+  rng: np.random.Generator,
+  bounds: Optional[groups.Bounds] = None,
 ) -> np.ndarray:
   """Returns the k available clients with the largest scores, ascending.
 
   This solves equation (4), the argmax over the feasible sets, because a set's
   utility is the sum of its members'. Equal scores are broken at random. The
-  work grows linearly with the number of clients.
+  work grows linearly with the number of clients, if there are no quotas.
 
   Args:
     scores: One score >= 0 per client, infinity allowed.
     available: The mask A_t.
     k: How many to take; all available ones if there are fewer.
     rng: Breaks ties.
+    bounds: Quotas of groups, if there are any: then the best feasible set.
 
   Returns:
     Client indices.
   """
+  if bounds is not None:
+    return groups.best_set(scores, available, k, bounds, rng, _TIE)
   if k >= np.count_nonzero(available):
     return np.flatnonzero(available)
   if k == 0:
@@ -294,14 +380,19 @@ def top_k(
 
 
 def draw_by_share(
-  p: np.ndarray, available: np.ndarray, k: int, rng: np.random.Generator
+  p: np.ndarray,
+  available: np.ndarray,
+  k: int,
+  rng: np.random.Generator,
+  bounds: Optional[groups.Bounds] = None,
 ) -> np.ndarray:
   """Returns k of A_t drawn without replacement with probability p_k."""
   # Efraimidis and Spirakis (2006): the k largest of p_k / Exp(1) are a draw
   # without replacement in which each next client comes with probability p_k
-  # among those left. Who has no data is never drawn.
+  # among those left, or, with quotas, among those left for whom there is room.
+  # Who has no data is never drawn.
   speed = p / rng.standard_exponential(p.size)
-  return top_k(speed, available & (p > 0), k, rng)
+  return top_k(speed, available & (p > 0), k, rng, bounds)
 
 
 def draw_by_share_with_replacement(

@@ -23,10 +23,10 @@ import time
 from absl import app
 from absl import flags
 
+from experiments.grid import cluster as cluster_lib
+from experiments.grid import runner
 from experiments.paper import all_cells
 from experiments.paper import cell as cells_lib
-from experiments.paper import cluster_grid
-from experiments.paper import grid
 
 _NUM_CELLS = flags.DEFINE_integer('num_cells', 20, 'How many.', lower_bound=3)
 _NUM_ROUNDS = flags.DEFINE_integer('num_rounds', 20, 'Of each.', lower_bound=1)
@@ -136,20 +136,20 @@ def main(argv: Sequence[str]) -> None:
       for root in (pathlib.Path(folder) / 'here', pathlib.Path(folder) / 'ray')
     )
     began = time.monotonic()
-    outcome = grid.run(cells, here, len(os.sched_getaffinity(0)))
+    outcome = runner.run(cells, here, len(os.sched_getaffinity(0)))
     assert outcome == ([], []), outcome
     print(f'{len(cells)} cells here in {time.monotonic() - began:.0f} s')
     cluster = cluster_utils.Cluster(True, head_node_args={'num_cpus': 0})
     nodes = [cluster.add_node(num_cpus=1) for _ in range(3)]
     os.environ['RAY_ADDRESS'] = cluster.address
-    machines = cluster_grid.Cluster('auto')
+    machines = cluster_lib.Cluster('auto')
     began = time.monotonic()
     threading.Thread(
       target=_kill_a_node,
       args=(cluster, nodes, there, len(cells) // 4),
       daemon=True,
     ).start()
-    outcome = grid.run(cells, there, machines)
+    outcome = runner.run(cells, there, machines)
     print(f'{len(cells)} cells there in {time.monotonic() - began:.0f} s')
     machines.close()
     cluster.shutdown()

@@ -14,6 +14,7 @@ def test_fixed():
   constraint = communication.fixed(10)
   assert [constraint(t) for t in (1, 2, 500)] == [10, 10, 10]
   assert (constraint.mean, constraint.maximum) == (10, 10)
+  assert constraint.minimum == 10
 
 
 def test_schedule_starts_over():

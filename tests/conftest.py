@@ -68,3 +68,23 @@ def make_config():
     )
 
   return make
+
+
+@pytest.fixture(autouse=True, scope='session')
+def check_figures():
+  """Checks the layout of every figure that a test saves in this process."""
+  from matplotlib import figure as figure_lib
+
+  from tests import figure_layout
+
+  save = figure_lib.Figure.savefig
+
+  def save_and_check(figure, file, **kwargs):
+    save(figure, file, **kwargs)
+    # Once for a figure that is saved in both formats.
+    if 'svg' not in (kwargs.get('format'), str(file).rpartition('.')[2]):
+      assert figure_layout.problems(figure) == []
+
+  with pytest.MonkeyPatch.context() as patch:
+    patch.setattr(figure_lib.Figure, 'savefig', save_and_check)
+    yield

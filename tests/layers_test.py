@@ -26,17 +26,20 @@ _TRAINING = _TFF | {'absl', 'psutil'}
 _TABLES = _TRAINING | {'matplotlib', 'pandas', 'tqdm'}
 _LAYERS = {
   'f3ast_tff': _NUMPY,
+  'f3ast_tff/traces': _NUMPY,
+  'f3ast_tff/availability': _NUMPY,
   'f3ast_tff/theory': _NUMPY | {'scipy'},
   'f3ast_tff/methods': _NUMPY,
   'f3ast_tff/datasets': _TFF | {'tensorflow_datasets'},
   'f3ast_tff/models': _TFF,
-  'f3ast_tff/learning': _TRAINING,
+  'f3ast_tff/learning': _TRAINING | {'tqdm'},
   'f3ast_tff/execution': _TFF,
   'f3ast_tff/execution/cluster': _TRAINING | {'ray'},
-  'f3ast_tff/runs': _TABLES,
+  'f3ast_tff/runs': _TABLES | {'mlflow', 'wandb'},
   _PUBLIC: set(),
   'experiments': _TABLES,
-  'experiments/paper': _TABLES | {'jinja2', 'ray', 'scipy'},
+  'experiments/grid': _TABLES | {'ray', 'scipy'},
+  'experiments/paper': _TABLES | {'jinja2', 'scipy'},
   _PROGRAMS: _TABLES,
   'benchmarks': _TABLES | {'fedjax', 'jax', 'ray'},
   'examples': _TABLES,
@@ -46,18 +49,22 @@ _ORDER = list(_LAYERS)
 # They import the library's own modules and nothing else of ours.
 _LEAVES = ('f3ast_tff/datasets', 'f3ast_tff/models')
 
-# By layer, what may be imported inside of functions only: Ray is not in every
-# environment, and data can be generated without TensorFlow.
+# By layer, what may be imported inside of functions only: Ray and trackers are
+# not in every environment, and data can be generated without TensorFlow.
 _LATE = {
   'f3ast_tff/datasets': {
     'tensorflow', 'tensorflow_datasets', 'tensorflow_federated'
   },
   'f3ast_tff/execution/cluster': {'ray'},
-  'experiments/paper': {'ray'},
+  'f3ast_tff/runs': {'mlflow', 'wandb'},
+  'experiments/grid': {'ray'},
 }
 
 # Above that, only tables and pictures need pandas and Matplotlib.
 _DRAW = ('f3ast_tff/runs/run_tables.py', 'f3ast_tff/runs/summary.py')
+
+
+_FUNCTIONS = ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda
 
 
 class _Import(NamedTuple):
@@ -133,7 +140,7 @@ def _imports(root):
     late = {
       inner
       for outer in ast.walk(tree)
-      if isinstance(outer, (ast.FunctionDef, ast.Lambda))
+      if isinstance(outer, _FUNCTIONS)
       for inner in ast.walk(outer)
     }
     for node in ast.walk(tree):
@@ -333,7 +340,7 @@ def test_the_numpy_names_load_nothing_else():
   program = """
 import sys, f3ast_tff
 assert 'numpy' not in sys.modules
-names = 'availability communication rates selection methods Selector'
+names = 'availability traces communication rates selection methods Selector'
 for name in [*names.split(), 'build_selector']:
   getattr(f3ast_tff, name)
 selector = f3ast_tff.build_selector([0.5, 0.5], 'scarce', 1)

@@ -35,7 +35,7 @@ def _compare(task, config):
   sizes = set()
   for t in range(1, config.rounds + 1):
     # What TFF's state says decides who is selected, too.
-    available, cohort = training.select(state, t)
+    available, cohort, _ = training.select(state, t)
     clients = training.inputs(cohort, t)
     state, metrics = training.process.next(state, clients)
     round_ = rounds.run(t)

@@ -30,7 +30,7 @@ def test_global_state_does_not_matter():
 
 @pytest.mark.parametrize('bad', [(-1, 'x', 0, 0), (0, 'x', -1, 0)])
 def test_negative_arguments_are_refused(bad):
-  with pytest.raises(ValueError, match='must be at least 0'):
+  with pytest.raises(ValueError, match='must be a whole number >= 0'):
     randomness.generator(*bad)
 
 

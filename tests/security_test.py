@@ -20,10 +20,11 @@ _SOURCES = [
   for folder in ('f3ast_tff', 'experiments', 'benchmarks', 'tools')
   for path in sorted((_ROOT / folder).rglob('*.py'))
 ]
-# What can execute what it reads. CIFAR-100's official files are pickles, which
-# a restricted unpickler reads; `cifar100_test` attacks it.
+# What can execute what it reads. CIFAR-100's official files are pickles, and so
+# are FedScale's traces; restricted unpicklers read them, which `cifar100_test`
+# and `convert_trace_test` attack.
 _MODULES = {'pickle', 'marshal', 'shelve', 'dill', 'cloudpickle', 'yaml'}
-_MAY_IMPORT = {('cifar100.py', 'pickle')}
+_MAY_IMPORT = {('cifar100.py', 'pickle'), ('convert_trace.py', 'pickle')}
 _CALLS = {
   'eval',
   'exec',
@@ -44,7 +45,7 @@ def _calls(tree):
 
 
 def test_there_are_sources_to_look_at():
-  assert {'checkpoint.py', 'grid.py', 'round_time.py'} <= {
+  assert {'checkpoint.py', 'runner.py', 'round_time.py'} <= {
     path.name for path in _SOURCES
   }
 

@@ -166,11 +166,11 @@ def test_two_rounds_by_hand():
   assert two.cohort.clients[0] != first and two.round_num == 2
 
 
-@pytest.mark.parametrize('name', list(availability.MODELS))
+@pytest.mark.parametrize('name', availability.PAPER)
 def test_rounds_of_f3ast_are_those_of_a_plain_loop(name):
   # r(0) = K / N leaves no ties that chance would break.
   p = np.arange(1, 10) / 45
-  model = availability.MODELS[name](p, 5)
+  model = availability.parse(name, p, 5)
   selector = methods.build_selector(
     p, name, communication.Schedule((3, 1, 0, 2)), rate_init='uniform',
     beta=0.07, seed=5,
@@ -203,7 +203,7 @@ def test_the_order_in_which_rounds_are_asked_for_does_not_matter(
   before += [step.rates for step in _selector(policy).simulate(12)]
   steps = list(_selector(policy).simulate(12))
   for t in rounds:
-    available, cohort = shared.select(t, before[t - 1])
+    available, cohort, _ = shared.select(t, before[t - 1])
     np.testing.assert_array_equal(available, steps[t - 1].available)
     _assert_same(cohort, steps[t - 1].cohort)
 
@@ -241,7 +241,7 @@ def test_factors_multiply_the_weights_of_their_round():
   plain = _selector('proportional', clients_per_round=2)
   factored = dataclasses.replace(plain, factors=np.array([1.0, 0.25, 3.0]))
   for t, factor in ((1, 1.0), (2, 0.25), (3, 3.0)):
-    _, (clients, weights) = plain.select(t, _P)
+    _, (clients, weights), _ = plain.select(t, _P)
     cohort = factored.select(t, _P).cohort
     np.testing.assert_array_equal(cohort.clients, clients)
     np.testing.assert_allclose(cohort.weights, factor * weights)
@@ -255,7 +255,7 @@ def test_a_policy_of_ones_own_sees_the_situation():
     return selection.Cohort(clients, np.full(clients.size, 0.5))
 
   selector = _selector(first_come, clients_per_round=2, num_candidates=5)
-  available, (clients, weights) = selector.select(4, _P)
+  available, (clients, weights), _ = selector.select(4, _P)
   np.testing.assert_array_equal(clients, np.flatnonzero(available)[:2])
   np.testing.assert_array_equal(weights, [0.5, 0.5])
 
@@ -264,14 +264,16 @@ def test_who_needs_losses_says_so():
   @selection.needs_losses
   def asks_all(situation, rng):
     del rng
-    clients = np.arange(situation.p.size)
-    return selection.Cohort(clients, situation.losses_of(clients))
+    losses = situation.losses_of(np.arange(situation.p.size))
+    clients = np.flatnonzero(situation.available)[: situation.k]
+    return selection.Cohort(clients, losses[clients])
 
   selector = _selector(asks_all, num_candidates=7)
   assert selector.needs_losses and selector.max_clients == 7
   assert dataclasses.replace(selector, num_candidates=1).max_clients == 3
-  cohort = selector.select(1, _P, lambda clients: clients / 10).cohort
-  np.testing.assert_allclose(cohort.weights, np.arange(8) / 10)
+  clients, weights = selector.select(1, _P, lambda some: some / 10).cohort
+  np.testing.assert_allclose(weights, clients / 10)
+  assert clients.size  # The test can tell.
   with pytest.raises(ValueError, match='queries 8 clients.*losses_of'):
     selector.select(1, _P)
   plain = _selector(num_candidates=7)

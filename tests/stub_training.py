@@ -2,7 +2,8 @@
 
   python -m tests.stub_training experiments.reproduce --rounds=2
 
-runs a program with it. FAIL in the environment names methods that fail.
+runs a program with it. FAIL in the environment names methods that fail. The
+accuracy of a run is beta, or 0.5 if it names none, and 0.01 times its seed.
 """
 
 import importlib
@@ -15,8 +16,9 @@ import textwrap
 from absl import app
 
 from experiments import cli
+from experiments.grid import runner
 from experiments.paper import drawing
-from experiments.paper import grid
+from f3ast_tff.runs import run_directory
 
 REVISION = 'c' * 40
 
@@ -25,12 +27,12 @@ REVISION = 'c' * 40
 _STUB = textwrap.dedent("""
   import csv, json, pathlib, sys
   folder, calls = map(pathlib.Path, sys.argv[1:3])
-  settings, revision, fail = json.loads(sys.argv[3])
+  settings, revision, versions, fail = json.loads(sys.argv[3])
   with open(calls, 'a') as file:
     file.write(folder.name + '\\n')
   folder.mkdir(parents=True, exist_ok=True)
   rounds = settings['rounds']
-  config = {'settings': settings, 'versions': {}, 'revision': revision}
+  config = dict(settings=settings, versions=versions, revision=revision)
   (folder / 'config.json').write_text(json.dumps(config))
   def write(name, row):
     with open(folder / name, 'w') as file:
@@ -43,15 +45,17 @@ _STUB = textwrap.dedent("""
   if fail:
     print('error: no such luck.')
     sys.exit(3)
-  write('metrics.csv', dict(round=0, accuracy=0.5, loss=1, user_accuracy=0.5,
-                            user_loss=1, sum_of_weights=1))
+  accuracy = settings.get('beta', 0.5) + settings['seed'] / 100
+  write('metrics.csv', dict(round=0, accuracy=accuracy, loss=1 - accuracy,
+                            user_accuracy=0.5, user_loss=1,
+                            sum_of_weights=1))
   write('timing.csv', dict(round=0, train_seconds=0.5))
   (folder / 'model.npz').touch()
 """)
 
 
 class Stub:
-  """Stands for `grid.start`."""
+  """Stands for `runner.start`."""
 
   def __init__(self, folder, revision=REVISION, fail=(), **settings):
     self._calls = folder / 'calls'
@@ -64,6 +68,8 @@ class Stub:
     running = [p for p in self._processes if p.poll() is None]
     self.most = max(self.most, len(running) + 1)
     settings = {'server_learning_rate': 1.0, **cell.settings, **self._settings}
+    versions = run_directory.versions()
+    fails = settings.get('algorithm') in self._fail
     with open(places.log(cell), 'w') as log:
       process = subprocess.Popen(
         [
@@ -73,7 +79,7 @@ class Stub:
           _STUB,
           str(places.folder(cell)),
           str(self._calls),
-          json.dumps([settings, self._revision, cell.key.method in self._fail]),
+          json.dumps([settings, self._revision, versions, fails]),
         ],
         stdout=log,
       )
@@ -92,11 +98,14 @@ def main():
   if hasattr(program, '__path__'):  # A package, as `python -m` runs it.
     program = importlib.import_module(f'{program.__name__}.__main__')
   here = cli.here('.')
-  grid.start = Stub(here, fail=os.environ.get('FAIL', '').split())
-  grid.revision = lambda: REVISION
+  runner.start = Stub(here, fail=os.environ.get('FAIL', '').split())
+  runner.revision = lambda: REVISION
   # Drawing takes long, and other tests look at pictures.
   drawing.images = lambda _: {'svg': b'<svg/>', 'png': b''}
-  app.run(program.main, flags_parser=cli.parse_flags)
+  app.run(
+    program.main,
+    flags_parser=getattr(program, 'parse_flags', cli.parse_flags),
+  )
 
 
 if __name__ == '__main__':

@@ -21,9 +21,10 @@ from absl import app
 from absl import flags
 
 from experiments import cli
+from experiments.grid import program
+from experiments.grid import runner
 from experiments.paper import all_cells
 from experiments.paper import cell as cells_lib
-from experiments.paper import grid
 from experiments.paper import grid_report
 from experiments.paper import plan
 from f3ast_tff.execution.cluster import connection
@@ -84,7 +85,7 @@ _DATA_DIR = flags.DEFINE_string(
 
 def _check_code_is_named() -> None:
   """Ends the program if no result could be kept."""
-  revision = grid.revision()
+  revision = runner.revision()
   if not revision or revision.endswith('+'):
     cli.fail(
       'the code has changes that no git revision names (see git status), so '
@@ -123,8 +124,10 @@ def _main(
   if not _FROM_SCRATCH.value:
     _check_code_is_named()
   if is_new:
-    grid_report.keep_once_more(scratch)
-  all_well = grid_report.run(chosen, places, _JOBS.value, _CLUSTER.value)
+    program.keep_once_more(scratch)
+  all_well = program.run(
+    chosen, places, _JOBS.value, _CLUSTER.value, plan.estimator(places)
+  )
   grid_report.write(places, every, output)
   if _FROM_SCRATCH.value and all_well:
     finished.touch()

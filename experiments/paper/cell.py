@@ -1,4 +1,4 @@
-"""The cells of a grid: what each of them is, who is chosen, what is done."""
+"""The cells of the paper's grid: what each is, who is chosen, what is done."""
 
 from collections.abc import Mapping, Sequence
 import dataclasses
@@ -6,8 +6,11 @@ import fnmatch
 import pathlib
 from typing import Any, NamedTuple, Optional
 
+from experiments.grid import cell as grid_cell
+from experiments.grid import runner
 from experiments.paper import design
 from experiments.paper import results
+from f3ast_tff.runs import run_directory
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,21 +36,29 @@ class Cell:
     return self.key.name
 
   @property
+  def task(self) -> str:
+    """The experiment that runs it."""
+    return self.key.dataset
+
+  @property
   def is_large(self) -> bool:
     """Whether it fills two cores by itself."""
-    return self.key.dataset != 'synthetic' and self.key.preset == 'paper'
+    return grid_cell.is_large(self.task, self.key.preset)
 
   @property
   def num_cores(self) -> int:
     """How many cores it makes use of."""
-    return 2 if self.is_large else 1
+    return grid_cell.num_cores(self.task, self.key.preset)
 
   @property
   def memory(self) -> int:
-    """How many bytes of memory it may need; docs/performance.md has peaks."""
-    if self.key.dataset == 'cifar100' and self.is_large:
-      return 5_000_000_000
-    return 1_500_000_000
+    """How many bytes of memory it may need."""
+    return grid_cell.memory(self.task, self.key.preset)
+
+  @property
+  def after(self) -> Optional[str]:
+    """The name of the cell whose result it waits for."""
+    return None if self.match is None else self.match.name
 
   @property
   def settings(self) -> dict[str, Any]:
@@ -58,24 +69,21 @@ class Cell:
       **dict(self.flags),
       'rounds': self.rounds,
       'seed': self.key.seed,
-      # The same on every machine. Two runs fill two cores better than one
-      # does, but two of the large models would take much memory.
+      # The same on every machine.
       'parallel_clients': self.num_cores,
     }
 
   @property
   def arguments(self) -> list[str]:
     """What comes after `python`."""
-    flags = [f'--{name}={value}' for name, value in self.settings.items()]
-    return ['-m', f'experiments.{self.key.dataset}', *flags]
+    return grid_cell.arguments(self.task, self.settings)
 
   @property
   def command(self) -> str:
     """The command to print."""
-    words = ['.venv/bin/python', *self.arguments]
-    if self.match is not None:  # Nobody is to run it without.
-      words.append('--server_learning_rate=MEAN_SUM_OF_WEIGHTS')
-    return ' '.join(words)
+    # Nobody is to run it without.
+    rest = ' --server_learning_rate=MEAN_SUM_OF_WEIGHTS' if self.match else ''
+    return grid_cell.command(self) + rest
 
 
 class Places(NamedTuple):
@@ -102,6 +110,56 @@ class Places(NamedTuple):
     # Not with_suffix: names hold dots.
     return self.runs / f'{cell.name}.log'
 
+  def resolve(self, cell: Cell) -> Optional[Cell]:
+    """Returns the cell with nothing left open; None if it has to wait."""
+    if cell.match is None:
+      return cell
+    path = results.path_of(self.results, cell.match)
+    if not path.exists():
+      return None
+    # Four digits, so that the command can be read and typed.
+    rate = round(results.read(path)['mean_sum_of_weights'], 4)
+    flags = (*cell.flags, ('server_learning_rate', rate))
+    return dataclasses.replace(cell, flags=flags, match=None)
+
+  def has_result(self, cell: Cell) -> bool:
+    """Returns whether a cell has a result; a `ResultError` if another has."""
+    path = results.path_of(self.results, cell.key)
+    if not path.exists():
+      return False
+    check_settings(cell, results.read(path))
+    return True
+
+  def is_finished(self, cell: Cell) -> bool:
+    """As `has_result`; a `ResultError` if its run is of other code, too."""
+    if self.has_result(cell):
+      return True
+    if not grid_cell.is_whole(self.folder(cell), cell.rounds):
+      self._check_same_code(self.folder(cell))
+    return False
+
+  def _check_same_code(self, folder: pathlib.Path) -> None:
+    """Raises a `ResultError` if a run was begun that cannot continue."""
+    if self.allow_changed_code or not (folder / 'config.json').exists():
+      return
+    theirs = run_directory.read_config(folder)['revision']
+    ours = runner.revision()
+    if theirs != ours:
+      raise results.ResultError(
+        f'was begun at revision {theirs or "unknown"}, and the code is now at '
+        f'{ours or "unknown"}; go back to that, or move {folder} away'
+      )
+
+  def keep(self, cell: Cell) -> None:
+    """Makes a result of a whole run; a `ResultError` if it is none."""
+    folder = self.folder(cell)
+    result = results.from_run(folder, cell.key, cell.command)
+    reason = results.refusal(result, self.allow_changed_code)
+    if reason:
+      raise results.ResultError(f'{reason}; the run stays in {folder}')
+    check_settings(cell, result)
+    results.write(self.results, result)
+
 
 def only(cells: Sequence[Cell], patterns: Sequence[str]) -> list[Cell]:
   """Returns the cells whose name holds or matches one of the patterns.
@@ -122,19 +180,6 @@ def only(cells: Sequence[Cell], patterns: Sequence[str]) -> list[Cell]:
   ]
 
 
-def result_of(cell: Cell, places: Places) -> Optional[dict[str, Any]]:
-  """Returns the result of a cell, None if there is none yet.
-
-  A file of other settings raises a `results.ResultError`.
-  """
-  path = results.path_of(places.results, cell.key)
-  if not path.exists():
-    return None
-  result = results.read(path)
-  check_settings(cell, result)
-  return result
-
-
 def check_settings(cell: Cell, result: Mapping[str, Any]) -> None:
   """Raises a `ResultError` unless a result has the settings of its cell."""
   for name, value in cell.settings.items():
@@ -144,25 +189,3 @@ def check_settings(cell: Cell, result: Mapping[str, Any]) -> None:
         f'The result of {cell.name} was made with {name}={found}, and the grid '
         f'has {name}={value}; move it away to make it again.'
       )
-
-
-def resolve(cell: Cell, places: Places) -> Optional[Cell]:
-  """Returns the cell with nothing left open; None if it has to wait."""
-  if cell.match is None:
-    return cell
-  path = results.path_of(places.results, cell.match)
-  if not path.exists():
-    return None
-  # Four digits, so that the command can be read and typed.
-  rate = round(results.read(path)['mean_sum_of_weights'], 4)
-  flags = (*cell.flags, ('server_learning_rate', rate))
-  return dataclasses.replace(cell, flags=flags, match=None)
-
-
-def rounds_done(folder: pathlib.Path) -> int:
-  """Returns how many rounds a run has recorded."""
-  try:
-    with open(folder / 'rounds.csv', 'rb') as file:
-      return max(0, sum(1 for _ in file) - 1)
-  except OSError:
-    return 0

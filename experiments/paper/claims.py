@@ -1,10 +1,8 @@
 """Verdicts on what the paper claims, from differences paired by seed.
 
-A seed decides data, availability and first weights of all methods alike, so
-that the difference within a seed is not blurred by how seeds differ. A claim
-holds where a paired t-test finds the difference and its sign is the claim's;
-next to the test stands in how many seeds the sign is the claim's, with the
-exact sign test, which assumes no distribution.
+A claim holds where a paired t-test finds the difference and its sign is the
+claim's; next to the test stands in how many seeds the sign is the claim's, with
+the exact sign test, which assumes no distribution.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,9 +14,11 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
+from experiments.grid import pairs
 from experiments.paper import design
 from experiments.paper import frames
 from experiments.paper import paper_numbers
+from f3ast_tff import wording
 
 LEVEL = 0.05  # Of the t-test, two-sided, not corrected for how many there are.
 
@@ -39,6 +39,9 @@ _PLACES = [
   for dataset in datasets
 ]
 _CONTROLS = 'controls (ours)'  # The topic of what is ours.
+# What a control is about: equal steps, and settled rates.
+MATCHED = ' with a matched server rate'
+SETTLED = f', {design.SETTLED_ROUNDS} rounds'
 
 
 class Paired(NamedTuple):
@@ -72,26 +75,23 @@ class Paired(NamedTuple):
     """The decision, and why it is undecided if it is."""
     if self.decision != UNDECIDED:
       return self.decision
+    seeds = wording.count(self.seeds, 'seed')
     if not math.isfinite(self.mean):
-      return f'{UNDECIDED} (a run diverged, {self.seeds} seeds)'
+      return f'{UNDECIDED} (a run diverged, {seeds})'
     if self.seeds == 1:
-      return f'{UNDECIDED} (1 seed)'
-    return f'{UNDECIDED} ({self.seeds} seeds, p = {self.p:.2g})'
+      return f'{UNDECIDED} ({seeds})'
+    return f'{UNDECIDED} ({seeds}, p = {self.p:.2g})'
 
 
 def paired(differences: Sequence[float]) -> Paired:
   """Returns the statistics of differences that were taken within seeds."""
   d = np.asarray(differences, float)
   wins, losses = int((d > 0).sum()), int((d < 0).sum())
-  p = math.nan
-  if d.size > 1 and np.isfinite(d).all():
-    # The t-test divides by the spread.
-    p = stats.ttest_1samp(d, 0.0).pvalue if np.ptp(d) > 0 else float(not d[0])
   sign_p = 1.0
   if wins + losses:
     sign_p = stats.binomtest(wins, wins + losses).pvalue
   mean = float(d.mean()) if d.size else math.nan
-  return Paired(d.size, mean, float(p), wins, float(sign_p))
+  return Paired(d.size, mean, pairs.t_test(differences), wins, float(sign_p))
 
 
 class Claim(NamedTuple):
@@ -127,7 +127,8 @@ class Claim(NamedTuple):
     return paired(self.differences if self.says_above else -self.differences)
 
 
-def _text(ours: str, other: str, is_above: bool = True) -> str:
+def text(ours: str, other: str, is_above: bool = True) -> str:
+  """Returns the claim that a method is better than another."""
   word = 'above' if is_above else 'below'
   return f'{design.METHODS[ours]} {word} {design.METHODS[other]}'
 
@@ -155,7 +156,7 @@ def _main_grid(values: pd.DataFrame, paper: pd.DataFrame) -> Iterator[Claim]:
     if metric.startswith('user') and dataset == 'cifar100':
       continue
     above = design.is_higher_better(metric)
-    place, text = ('tables', preset, dataset), _text(*pair, above)
+    place, claimed = ('tables', preset, dataset), text(*pair, above)
     of_avails = []
     for avail, name in design.AVAILS.items():
       of_pair = [
@@ -165,7 +166,7 @@ def _main_grid(values: pd.DataFrame, paper: pd.DataFrame) -> Iterator[Claim]:
         for method in pair
       ]
       of_avails.append(of_pair)
-      differences = frames.paired_differences(*of_pair)
+      differences = pairs.differences(*of_pair)
       a, b = (printed.get((metric, dataset, method, avail)) for method in pair)
       printed_gap = None if a is None or b is None else a - b
       is_shown = (
@@ -175,7 +176,7 @@ def _main_grid(values: pd.DataFrame, paper: pd.DataFrame) -> Iterator[Claim]:
       )
       source = PAPER if is_shown else CARRIED_OVER
       yield Claim(
-        *place, name, text, metric, differences, above, printed_gap, source
+        *place, name, claimed, metric, differences, above, printed_gap, source
       )
     # The seeds that all five have. A run that diverged is there, and makes the
     # mean NaN.
@@ -183,9 +184,9 @@ def _main_grid(values: pd.DataFrame, paper: pd.DataFrame) -> Iterator[Claim]:
       pd.concat(five, axis=1, join='inner').mean(axis=1, skipna=False)
       for five in zip(*of_avails)
     )
-    gap = frames.paired_differences(*means)
+    gap = pairs.differences(*means)
     yield Claim(
-      *place, ALL_AVAILS, text, metric, gap, above, source=CARRIED_OVER
+      *place, ALL_AVAILS, claimed, metric, gap, above, source=CARRIED_OVER
     )
 
 
@@ -212,7 +213,7 @@ def _on_synthetic(
   values: pd.DataFrame,
   topic: str,
   where: str,
-  text: str,
+  claimed: str,
   ours: design.Key,
   other: design.Key,
   metric: str = 'accuracy',
@@ -224,7 +225,7 @@ def _on_synthetic(
     'paper',
     'synthetic',
     where,
-    text,
+    claimed,
     metric,
     frames.difference(values, ours, other, metric),
     paper=paper,
@@ -242,7 +243,7 @@ def _heterogeneity(
       values,
       'heterogeneity',
       f'Smartphones, alpha = {alpha:g}',
-      _text('f3ast', 'fedavg'),
+      text('f3ast', 'fedavg'),
       design.synthetic('f3ast', *place),
       design.synthetic('fedavg', *place),
       paper=printed['f3ast', alpha] - printed['fedavg', alpha],
@@ -260,7 +261,7 @@ def _k_sweep(values: pd.DataFrame) -> Iterator[Claim]:
         values,
         topic,
         f'Home-devices, K = {k}',
-        _text('f3ast', other),
+        text('f3ast', other),
         design.synthetic('f3ast', *place),
         design.synthetic(other, *place),
       )
@@ -273,7 +274,7 @@ def _k_sweep(values: pd.DataFrame) -> Iterator[Claim]:
       f'Home-devices, K = {large} against {small}',
       f'the gap between F3AST and {design.METHODS[other]} widens with K',
       'accuracy',
-      frames.paired_differences(gaps[large], gaps[small]),
+      pairs.differences(gaps[large], gaps[small]),
     )
 
 
@@ -282,37 +283,37 @@ def _controls(values: pd.DataFrame) -> Iterator[Claim]:
   from_p = design.variant('rate_init', 'p')
   pairs = [
     (
-      f'F3AST above {design.METHODS[other]} with a matched server rate',
+      text('f3ast', other) + MATCHED,
       '',
       (other, design.MATCHED),
     )
     for other in design.MATCHED_METHODS
   ] + [
     (
-      'F3AST with r(0) = p above FedAvg with a matched server rate',
+      f'F3AST with r(0) = p above FedAvg{MATCHED}',
       from_p,
       ('fedavg', design.MATCHED_TO_P),
     )
   ]
-  for avail, (text, variant, (other, matched)) in itertools.product(
-    design.CONTROL_AVAILS, pairs
+  for (claimed, variant, (other, matched)), avail in itertools.product(
+    pairs, design.CONTROL_AVAILS
   ):
     yield _on_synthetic(
       values,
       _CONTROLS,
       design.AVAILS[avail],
-      text,
+      claimed,
       design.synthetic('f3ast', avail, variant),
       design.synthetic(other, avail, matched),
     )
-  for (avail, variant, title), metric in itertools.product(
-    design.LONG_RUNS, ('accuracy', 'user_accuracy')
+  for metric, (avail, variant, title) in itertools.product(
+    ('accuracy', 'user_accuracy'), design.LONG_RUNS
   ):
     yield _on_synthetic(
       values,
       _CONTROLS,
-      f'{title}, {design.SETTLED_ROUNDS} rounds',
-      _text('f3ast', 'fedavg'),
+      title + SETTLED,
+      text('f3ast', 'fedavg'),
       design.synthetic('f3ast', avail, variant),
       design.synthetic('fedavg', avail, variant),
       metric,

@@ -1,21 +1,19 @@
-"""Methods side by side: a table and curves over seeds, from runs' files."""
+"""Methods side by side, whatever their runs are: labels, order, pairs."""
 
 from collections.abc import Iterable, Mapping, Sequence
 import itertools
-import math
 import pathlib
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from experiments import markdown as markdown_lib
+from experiments.grid import comparison as grid_comparison
+from experiments.grid import pairs
 from experiments.paper import design
 from experiments.paper import drawing
-from experiments.paper import frames
 from f3ast_tff.runs import config as config_lib
 from f3ast_tff.runs import run_directory
-from f3ast_tff.runs import run_tables
 
 # Settings of the machine and of what is written, not of the training.
 _IRRELEVANT = {
@@ -24,7 +22,12 @@ _IRRELEVANT = {
   'checkpoint_every',
   'eval_every',
   'eval_examples',
-  'server_rate_sha256',  # The name of the file tells them apart.
+  # The names of the files tell them apart.
+  'server_rate_sha256',
+  'groups_sha256',
+  'target_sha256',
+  'delivery_sha256',
+  'trace_sha256',
 }
 # Settings that methods have of their own, so that two methods may differ in
 # them and still be compared.
@@ -42,17 +45,21 @@ _OF_METHOD = {
   'correlation',
   'num_candidates',
 }
-# Colours of methods that are not among the paper's.
-_OTHER_COLORS = ('#E69F00', '#56B4E9', '#F0E442', '#000000')
+# Lines and colours of methods that are not among the paper's.
+_OTHER_LOOKS = tuple(
+  (color, line)
+  for line in ('-.', '-', '--', ':')
+  for color in ('#E69F00', '#56B4E9', '#F0E442', '#000000')
+)
 
 
 def _styles(methods: Iterable[str]) -> dict[str, tuple[str, str, str]]:
   """Returns name, colour and line: the paper's in its order, others by name."""
   found, known = set(methods), drawing.STYLES
-  others = zip(sorted(found - set(known)), itertools.cycle(_OTHER_COLORS))
+  others = zip(sorted(found - set(known)), itertools.cycle(_OTHER_LOOKS))
   return {
     **{method: known[method] for method in known if method in found},
-    **{method: (_name(method), color, '-.') for method, color in others},
+    **{method: (_name(method), *look) for method, look in others},
   }
 
 
@@ -120,65 +127,30 @@ def load(folders: Sequence[pathlib.Path]) -> pd.DataFrame:
       raise ValueError(
         f'{folder} is a run on sample data, not a result; leave it out.'
       )
-    metrics = run_tables.with_recent_weights(
-      run_tables.read(folder / 'metrics.csv', ('round', *design.METRICS)),
-      run_tables.read(folder / 'rounds.csv', ('round', 'sum_of_weights')),
-    )
-    runs.append(metrics.assign(algorithm=label, seed=settings['seed']))
-  return pd.concat(runs, ignore_index=True)
+    runs.append((label, settings['seed'], folder))
+  return grid_comparison.load(runs)
 
 
-def _by_seed(metrics: pd.DataFrame) -> pd.DataFrame:
-  """Returns a run's means over its last rounds, by method and seed.
-
-  A run that diverged has none: NaN.
-  """
-  values = {}
-  for place, run in metrics.groupby(['algorithm', 'seed']):
-    late = run_tables.last_rounds(run)[list(design.METRICS)]
-    values[place] = late.mean(skipna=False)
-    # Each is a mean over the rounds before it already.
-    values[place]['sum_of_weights'] = late['sum_of_weights'].iloc[-1]
-  return pd.DataFrame(values).T.rename_axis(['algorithm', 'seed'])
-
-
-def _mean(column: pd.Series) -> float:
-  return column.mean(skipna=False)
-
-
-def _std(column: pd.Series) -> float:
-  return column.std(skipna=False)
-
-
-def table(metrics: pd.DataFrame) -> pd.DataFrame:
+def table(tests: pd.DataFrame) -> pd.DataFrame:
   """Returns mean and standard deviation over seeds, one row per method.
 
-  A seed's value is its mean over `run_tables.last_rounds`; the sum of weights
-  stands next to the accuracy because it acts as a server learning rate.
+  The sum of weights stands next to the accuracy because it acts as a server
+  learning rate.
 
   Args:
-    metrics: From `load`.
+    tests: From `load`.
 
   Returns:
-    Columns (metric, mean or std), and the number of seeds; NaN where a run of
-    one seed diverged.
+    As `grid_comparison.table`.
   """
-  by_method = _by_seed(metrics).groupby('algorithm')
-  result = by_method.agg([_mean, _std]).rename(
-    columns={'_mean': 'mean', '_std': 'std'}
-  )
-  result['seeds'] = by_method.size()
+  result = grid_comparison.table(grid_comparison.by_seed(tests))
   return result.loc[list(_styles(result.index))]
 
 
-def differences(metrics: pd.DataFrame) -> list[str]:
-  """Returns a line per pair of methods on what F3AST changes, by seed.
-
-  A seed decides the data and the availability of all methods alike, so the
-  difference within a seed is not blurred by how seeds differ.
-  """
-  accuracy = _by_seed(metrics)['accuracy']
-  labels = accuracy.index.unique('algorithm')
+def differences(tests: pd.DataFrame) -> list[str]:
+  """Returns a line per pair of methods on what F3AST changes, by seed."""
+  accuracy = grid_comparison.by_seed(tests)['accuracy']
+  labels = accuracy.index.unique('label')
   lines = []
   for ours, baseline in design.PAIRS:
     for label in labels:
@@ -186,7 +158,7 @@ def differences(metrics: pd.DataFrame) -> list[str]:
       other = baseline + comma + rest
       if method != ours or other not in labels:
         continue
-      gain = frames.paired_differences(accuracy[label], accuracy[other])
+      gain = pairs.differences(accuracy[label], accuracy[other])
       if gain.empty:
         continue
       found = f'{gain.mean():+.3f} ± {gain.std():.3f} ({len(gain)} seeds)'
@@ -203,29 +175,9 @@ def differences(metrics: pd.DataFrame) -> list[str]:
 
 def markdown(summary: pd.DataFrame) -> str:
   """Returns the table as Markdown that also reads well as plain text."""
-  rows = [['method', *design.METRICS.values(), 'seeds']]
-  for label, row in summary.iterrows():
-    num_seeds = int(row['seeds'].iloc[0])
-    cells = []
-    for column in design.METRICS:
-      mean, std = row[(column, 'mean')], row[(column, 'std')]
-      text = f'{mean:.3f} ± {std:.3f}' if num_seeds > 1 else f'{mean:.3f}'
-      cells.append(text if math.isfinite(mean) else 'diverged')
-    rows.append([_name(label), *cells, str(num_seeds)])
-  return markdown_lib.table(rows) + '\n'
+  return grid_comparison.markdown(summary, 'method', name_of=_name)
 
 
-def draw(metrics: pd.DataFrame, title: str, path: pathlib.Path) -> None:
+def draw(tests: pd.DataFrame, title: str, path: pathlib.Path) -> None:
   """Draws accuracy and loss over rounds as `path`.png and .svg."""
-  data = metrics.rename(columns={'algorithm': 'method'})
-  styles = _styles(data['method'])
-  figure, all_axes = drawing.panels(1, 2, (10, 4))
-  for axes, metric in zip(all_axes.flat, ('accuracy', 'loss')):
-    lines = drawing.over_seeds(data, ['method', 'round'], metric)
-    drawing.lines(axes, lines, 'round', styles)
-    axes.set(xlabel='round', ylabel=f'test {metric}')
-  drawing.legend(figure, all_axes)
-  num_seeds = metrics['seed'].nunique()
-  seeds = 'one seed' if num_seeds == 1 else f'mean and sd of {num_seeds} seeds'
-  figure.suptitle(f'{title}, {seeds}')
-  drawing.save(figure, path)
+  grid_comparison.draw(tests, _styles(tests['label']), title, path)

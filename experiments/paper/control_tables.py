@@ -6,6 +6,7 @@ import itertools
 import numpy as np
 import pandas as pd
 
+from experiments.grid import metrics as metrics_lib
 from experiments.paper import design
 from experiments.paper import frames
 from experiments.paper import paper_tables
@@ -54,7 +55,7 @@ def _released(values: pd.DataFrame) -> Iterator[tables.Row]:
   for metric, method in itertools.product(('accuracy', 'loss'), design.METHODS):
     baseline = paper_tables.BASELINES.get(method)
     yield {
-      'metric': design.METRICS[metric],
+      'metric': metrics_lib.METRICS[metric],
       'method': design.METHODS[method],
       **{
         f'{name}: {whose}': paper_tables.entry(
@@ -97,7 +98,7 @@ def _controls(values: pd.DataFrame) -> Iterator[tables.Row]:
       'availability': design.AVAILS[avail],
       'method': text,
       **{
-        design.METRICS[metric]: paper_tables.entry(values, key, metric)
+        metrics_lib.METRICS[metric]: paper_tables.entry(values, key, metric)
         for metric in ('accuracy', 'loss', 'user_accuracy')
       },
       'step': tables.measured(step, key.group),

@@ -43,13 +43,6 @@ SIZES: Mapping[str, str] = {
   'paper': "models of the paper's size",
   'compact': 'compact models, few rounds',
 }
-METRICS: Mapping[str, str] = {
-  'accuracy': 'test accuracy',
-  'loss': 'test loss',
-  'user_accuracy': 'user accuracy',
-  'user_loss': 'user loss',
-  'sum_of_weights': 'sum of weights',
-}
 
 # Main grid: rounds, and those that a small machine can do in an evening. On
 # CIFAR-100 FedAvg hardly learns for its first 100 rounds; on Shakespeare it

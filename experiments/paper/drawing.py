@@ -2,17 +2,12 @@
 
 from collections.abc import Callable, Mapping
 import io
-import pathlib
 from typing import Any, NamedTuple, Optional
 
 import matplotlib
-
-matplotlib.use('Agg')
-
-import matplotlib.pyplot as plt
-import numpy as np
 import pandas as pd
 
+from experiments.grid import plots
 from experiments.paper import design
 from experiments.paper import tables
 from f3ast_tff.runs import summary
@@ -39,6 +34,7 @@ class Figure(NamedTuple):
     note: What one has to know to read it.
     data: The numbers, all that the picture depends on.
     draw: Returns the picture.
+    table: The name of the table that it stands next to.
   """
 
   name: str
@@ -46,6 +42,12 @@ class Figure(NamedTuple):
   note: str
   data: pd.DataFrame
   draw: Callable[[pd.DataFrame], Any]
+  table: str
+
+  @property
+  def is_run(self) -> bool:
+    """Whether there is anything of ours in it."""
+    return bool((self.data['seeds'] > 0).any())
 
 
 def images(figure: Figure) -> dict[str, bytes]:
@@ -61,92 +63,7 @@ def images(figure: Figure) -> dict[str, bytes]:
       picture.savefig(file, format=ending, dpi=150, metadata=metadata)
       files[ending] = file.getvalue()
       picture.set_layout_engine('none')  # It is laid out; that takes long.
-    plt.close(picture)
   return files
-
-
-def save(picture: Any, path: pathlib.Path) -> None:
-  """Writes a PNG and an SVG that do not depend on the day they are made."""
-  with matplotlib.rc_context({'svg.hashsalt': path.name}):
-    picture.savefig(f'{path}.png', dpi=150)
-    picture.savefig(f'{path}.svg', metadata={'Date': None})
-  plt.close(picture)
-
-
-def panels(rows: int, columns: int, size: tuple, **shared: bool) -> Any:
-  """Returns a picture and its panels."""
-  figure, all_axes = plt.subplots(
-    rows, columns, figsize=size, squeeze=False, layout='constrained', **shared
-  )
-  for axes in all_axes.flat:
-    axes.spines[['top', 'right']].set_visible(False)
-  return figure, all_axes
-
-
-def say_not_run(axes: Any) -> None:
-  """Says in a panel that there is nothing to draw."""
-  axes.text(
-    0.5,
-    0.5,
-    'not run',
-    transform=axes.transAxes,
-    ha='center',
-    va='center',
-    color=summary.GREY,
-  )
-  # Panels that share their axes would all lose the ticks.
-  if len(axes.get_shared_x_axes().get_siblings(axes)) == 1:
-    axes.set(xticks=[], yticks=[])
-
-
-def over_seeds(data: pd.DataFrame, by: list[str], metric: str) -> pd.DataFrame:
-  """Returns `mean`, `sd` and number of `seeds` of a metric by some columns."""
-  groups = data.groupby(by, sort=True)[metric]
-  return groups.agg(
-    # Not a number, and so not drawn, where a run diverged.
-    mean=lambda column: column.mean(skipna=False),
-    sd='std',
-    seeds='size',
-  ).reset_index()
-
-
-def lines(
-  axes: Any,
-  data: pd.DataFrame,
-  x: str,
-  styles: Mapping[str, tuple[str, str, str]] = STYLES,
-  marker: Optional[str] = None,
-) -> None:
-  """Draws a line and a band per method, and says so if there is none."""
-  for method, (name, color, dashes) in styles.items():
-    line = data[data['method'] == method]
-    if line.empty:
-      continue
-    mean, sd = line['mean'], line['sd'].fillna(0)
-    axes.plot(
-      line[x], mean, color=color, linestyle=dashes, label=name, marker=marker
-    )
-    axes.fill_between(
-      line[x], mean - sd, mean + sd, color=color, alpha=0.15, linewidth=0
-    )
-  if data.empty:
-    say_not_run(axes)
-
-
-def legend(figure: Any, all_axes: np.ndarray, columns: int = 5) -> None:
-  """Puts one legend below all panels."""
-  labels: dict[str, Any] = {}
-  for axes in all_axes.flat:
-    for handle, label in zip(*axes.get_legend_handles_labels()):
-      labels.setdefault(label, handle)
-  if labels:
-    figure.legend(
-      list(labels.values()),
-      list(labels),
-      loc='outside lower center',
-      ncols=min(columns, len(labels)),
-      frameon=False,
-    )
 
 
 def seeds_text(data: pd.DataFrame) -> str:
@@ -185,19 +102,19 @@ def curves(
     The picture.
   """
   is_shared = rows > 1
-  figure, all_axes = panels(
+  figure, all_axes = plots.panels(
     rows, len(titles) // rows, size, sharex=is_shared, sharey=is_shared
   )
   for axes, (value, title) in zip(all_axes.flat, titles.items()):
     part = data[data[by] == value] if by else data
-    lines(axes, part, x, marker=marker)
+    plots.lines(axes, part, x, STYLES, marker)
     axes.set(
       title=title.format(seeds_text(part)), **{'xlabel': 'round', **settings}
     )
     axes.minorticks_off()
     if is_shared:
       axes.label_outer()
-  legend(figure, all_axes)
+  plots.legend(figure, all_axes)
   return figure
 
 

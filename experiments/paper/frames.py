@@ -8,12 +8,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from experiments.grid import metrics as metrics_lib
+from experiments.grid import pairs
 from experiments.paper import design
 from f3ast_tff.runs import run_tables
 
 ENOUGH_TESTS = 8  # To tell how much they scatter.
 _KEY_FIELDS = [field.name for field in dataclasses.fields(design.Key)]
-_METRICS = list(design.METRICS)
+_METRICS = list(metrics_lib.METRICS)
 # What a row has as the result file does.
 _COPIED = [
   'mean_sum_of_weights',
@@ -122,18 +124,9 @@ def by_seed(values_: pd.DataFrame, key: design.Key, metric: str) -> pd.Series:
   return found.sort_index()
 
 
-def paired_differences(ours: pd.Series, other: pd.Series) -> pd.Series:
-  """Returns what two results differ by in the seeds that both have.
-
-  They are NaN, not left out, where a run diverged.
-  """
-  seeds = ours.index.intersection(other.index)
-  return ours[seeds] - other[seeds]
-
-
 def difference(
   values_: pd.DataFrame, ours: design.Key, other: design.Key, metric: str
 ) -> pd.Series:
   """Returns by seed how much one cell is above another."""
   pair = (by_seed(values_, key, metric) for key in (ours, other))
-  return paired_differences(*pair)
+  return pairs.differences(*pair)

@@ -1,17 +1,12 @@
-"""Around the grid: what `experiments.paper` and `.reproduce` share."""
+"""The report of a grid: what `experiments.paper` and `.reproduce` share."""
 
 from collections.abc import Sequence
 import pathlib
-import shutil
-import sys
 
 from experiments import cli
 from experiments.paper import cell as cells_lib
-from experiments.paper import cluster_grid
 from experiments.paper import design
-from experiments.paper import grid
 from experiments.paper import results
-from f3ast_tff.execution.cluster import connection
 
 # Pictures that other programs make, shown in the report if they are there.
 _OTHER_PICTURES = {
@@ -48,7 +43,7 @@ def _files(
       path = results.path_of(places.results, key)
       raise results.ResultError(f'{path} {reason}; move it away.')
     cell = known[key]
-    cells_lib.check_settings(cells_lib.resolve(cell, places) or cell, result)
+    cells_lib.check_settings(places.resolve(cell) or cell, result)
     varied[key] = [name for name, _ in cell.flags]
     if key.variant in design.OTHER_ROUNDS:
       varied[key].append('rounds')
@@ -93,52 +88,3 @@ def check(
       f'{"; ".join(wrong[:5])}{more}. --report_only makes the report again.', 1
     )
   print(f'{output} is what the results in {places.results} give.')
-
-
-def keep_once_more(folder: pathlib.Path) -> None:
-  """Moves what a finished call left aside, and drops what that one had kept."""
-  previous = folder.with_name(folder.name + '-previous')
-  shutil.rmtree(previous, ignore_errors=True)
-  folder.rename(previous)
-
-
-def run(
-  cells: Sequence[cells_lib.Cell],
-  places: cells_lib.Places,
-  jobs: int,
-  where: str = '',
-) -> bool:
-  """Runs cells and prints what became of them.
-
-  Args:
-    cells: The cells.
-    places: Where runs and results go.
-    jobs: How many at a time, if on this machine.
-    where: The Ray cluster to run them on, see `connection.check`; empty for
-      this machine.
-
-  Returns:
-    Whether all have a result now.
-  """
-  cluster = None
-  if where:
-    with cli.one_sentence(connection.UsageError, 2):
-      cluster = cluster_grid.Cluster(where)
-  try:
-    outcome = grid.run(cells, places, cluster or jobs)
-  except KeyboardInterrupt:
-    cli.fail('interrupted; the same command continues.', 130)
-  except connection.ClusterError as error:
-    cli.fail_at_once(f'{error} The same command continues.', 1)
-  finally:
-    if cluster is not None:
-      cluster.close()
-  for line in (*outcome.waiting, *outcome.failed):
-    print(f'error: {line}', file=sys.stderr)
-  if outcome.failed:
-    print(
-      f'{len(outcome.failed)} of {len(cells)} cells failed; the same command '
-      'tries them again.',
-      file=sys.stderr,
-    )
-  return not outcome.failed and not outcome.waiting

@@ -9,6 +9,7 @@ import pandas as pd
 
 from experiments.paper import design
 from experiments.paper import frames
+from f3ast_tff import wording
 
 
 class Point(NamedTuple):
@@ -88,7 +89,8 @@ def _uneven(values: pd.DataFrame) -> str:
   if differences.empty:
     return ''
   return (
-    f'In {len(differences)} pairs of our runs the accuracies of the two differ '
+    f'In {wording.count(len(differences), "pair")} of our runs the accuracies '
+    'of the two differ '
     f'by at most {differences.max(skipna=False):.4f}.'
   )
 
@@ -104,7 +106,7 @@ def _form_of_h(values: pd.DataFrame) -> str:
     if not change.empty:
       texts.append(
         f'{design.METHODS[method]} {change.mean(skipna=False):+.3f} '
-        f'({len(change)} seeds)'
+        f'({wording.count(len(change), "seed")})'
       )
   where = (
     'Change of the accuracy on Synthetic(1,1) under Smartphones with sum p²/r'
@@ -118,7 +120,8 @@ def _last_value(values: pd.DataFrame) -> str:
     return ''
   gap = (main['final_accuracy'] - main['accuracy']).abs()
   return (
-    f'In {len(main)} runs on Synthetic(1,1) the last test differs from the '
+    f'In {wording.count(len(main), "run")} on Synthetic(1,1) the last test '
+    'differs from the '
     f'mean over the last 100 rounds by {gap.mean():.3f} on average and by '
     f'{gap.max():.3f} at most.'
   )

@@ -11,6 +11,8 @@ from typing import Any
 
 import pandas as pd
 
+from experiments.grid import metrics as metrics_lib
+from experiments.grid import plots
 from experiments.paper import design
 from experiments.paper import drawing
 from experiments.paper import frames
@@ -43,17 +45,18 @@ def _curves(curves: pd.DataFrame, preset: str, metric: str) -> drawing.Figure:
   )
   return drawing.Figure(
     f'curves-{metric}-{preset}',
-    f'{design.METRICS[metric].capitalize()} under Home-devices, '
+    f'{metrics_lib.METRICS[metric].capitalize()} under Home-devices, '
     f'{design.SIZES[preset]}',
     _BAND + parts,
-    drawing.over_seeds(part, ['dataset', 'method', 'round'], metric),
+    plots.over_seeds(part, ['dataset', 'method', 'round'], metric),
     lambda data: drawing.curves(
       data,
       'dataset',
       titles,
       (3.6 * len(titles), 3.6),
-      ylabel=design.METRICS[metric],
+      ylabel=metrics_lib.METRICS[metric],
     ),
+    f'{metric}-{preset}',
   )
 
 
@@ -73,10 +76,11 @@ def _settled_curves(curves: pd.DataFrame) -> drawing.Figure:
     'settled-curves',
     f'Test accuracy over {design.SETTLED_ROUNDS} rounds, Synthetic(1,1)',
     f"{_BAND} F3AST's rates take about 3,000 rounds to settle.",
-    drawing.over_seeds(
+    plots.over_seeds(
       part.dropna(subset=['runs']), ['runs', 'method', 'round'], 'accuracy'
     ),
     _six('runs', {title: title for title in titles.values()}),
+    'settled',
   )
 
 
@@ -95,7 +99,7 @@ def _k_sweep(
       & data['seed'].isin(list(design.FEW_SEEDS))
     ]
     part = part.assign(k=part['variant'].map(variants))
-    return drawing.over_seeds(part, ['k', 'method', *by], 'accuracy')
+    return plots.over_seeds(part, ['k', 'method', *by], 'accuracy')
 
   return [
     drawing.Figure(
@@ -117,6 +121,7 @@ def _k_sweep(
         xticks=design.KS,
         xticklabels=design.KS,
       ),
+      'k-sweep',
     ),
     drawing.Figure(
       'k-sweep-curves',
@@ -124,6 +129,7 @@ def _k_sweep(
       _BAND,
       over_seeds(curves, 'round'),
       _six('k', {k: f'K = {k}' for k in design.KS}),
+      'k-sweep',
     ),
   ]
 
@@ -146,7 +152,7 @@ def _heterogeneity(values: pd.DataFrame, paper: pd.DataFrame) -> drawing.Figure:
     })
 
   def draw(data: pd.DataFrame) -> Any:
-    figure, all_axes = drawing.panels(1, 1, (5.6, 4))
+    figure, all_axes = plots.panels(1, 1, (5.6, 4))
     axes = all_axes[0, 0]
     for shift, method in zip((-0.02, 0.02), design.ALPHA_METHODS):
       line = data[data['method'] == method]
@@ -169,7 +175,7 @@ def _heterogeneity(values: pd.DataFrame, paper: pd.DataFrame) -> drawing.Figure:
       xticks=design.ALPHAS,
       title=f'Smartphones{drawing.seeds_text(ran) or ", ours not run"}',
     )
-    drawing.legend(figure, all_axes, columns=2)
+    plots.legend(figure, all_axes, columns=2)
     return figure
 
   return drawing.Figure(
@@ -178,6 +184,7 @@ def _heterogeneity(values: pd.DataFrame, paper: pd.DataFrame) -> drawing.Figure:
     'Bars are one standard deviation over seeds.',
     pd.DataFrame(rows),
     draw,
+    'heterogeneity',
   )
 
 
@@ -230,7 +237,7 @@ def _draw_gains(axes: Any, data: pd.DataFrame) -> None:
     )
   axes.set_yticks(list(place.values()), list(design.AVAILS.values()))
   if not (data['seeds'] > 0).any() and data['paper'].isna().all():
-    drawing.say_not_run(axes)
+    plots.say_not_run(axes)
 
 
 def _gains(
@@ -242,7 +249,7 @@ def _gains(
 
   def draw(data: pd.DataFrame) -> Any:
     size = 1.2 + 3.2 * len(datasets), 6.6
-    figure, all_axes = drawing.panels(2, len(datasets), size, sharey=True)
+    figure, all_axes = plots.panels(2, len(datasets), size, sharey=True)
     for axes, (metric, dataset) in zip(
       all_axes.flat, itertools.product(metrics, datasets)
     ):
@@ -252,9 +259,10 @@ def _gains(
       seeds = drawing.seeds_text(part[part['seeds'] > 0]) or ', ours not run'
       axes.set(
         title=design.DATASETS[dataset] + seeds,
-        xlabel=f'{design.METRICS[metric]}: gain in %, better to the {better}',
+        xlabel=f'{metrics_lib.METRICS[metric]}: gain in %, better to the '
+        f'{better}',
       )
-    drawing.legend(figure, all_axes, columns=2)
+    plots.legend(figure, all_axes, columns=2)
     return figure
 
   rows = [
@@ -269,6 +277,8 @@ def _gains(
     'Filled: ours, with one standard deviation over seeds; hollow: the paper.',
     pd.DataFrame(rows),
     draw,
+    # The one with Synthetic belongs to the conclusion.
+    'verdicts-synthetic' if 'synthetic' in datasets else f'verdicts-{preset}',
   )
 
 

@@ -10,11 +10,12 @@ import pathlib
 
 import pandas as pd
 
+from experiments.grid import metrics as metrics_lib
 from experiments.paper import design
 
 _FILE = pathlib.Path(__file__).with_name('paper_numbers.csv')
 
-_METRICS = [name for name in design.METRICS if name != 'sum_of_weights']
+_METRICS = [name for name in metrics_lib.METRICS if name != 'sum_of_weights']
 # What each column may hold.
 _NAMES = {
   'table': [*_METRICS, 'heterogeneity'],

@@ -13,7 +13,8 @@ from typing import Any
 import jinja2
 import pandas as pd
 
-from experiments.paper import claims
+from experiments.paper import claims as claims_lib
+from experiments.paper import conclusion
 from experiments.paper import control_tables
 from experiments.paper import drawing
 from experiments.paper import frames
@@ -23,9 +24,8 @@ from experiments.paper import paper_numbers
 from experiments.paper import paper_tables
 from experiments.paper import tables
 from experiments.paper import verdict_tables
+from f3ast_tff import wording
 from f3ast_tff.runs import run_directory
-
-_LONG = 30  # Labels with more letters have several lines in HTML.
 
 
 def _anchor(group: str) -> str:
@@ -33,19 +33,21 @@ def _anchor(group: str) -> str:
   return 'cmd-' + ''.join(c if c.isalnum() else '-' for c in group)
 
 
-def _kind(entry: tables.Entry, is_label: bool) -> str:
+def _kind(entry: tables.Entry) -> str:
   """Returns the class that decides how an entry looks."""
   text = str(entry)
-  if is_label:
-    return 'label long' if len(text) > _LONG else 'label'
   if isinstance(entry, tables.Measured):
     return 'ours' if entry.seeds else 'missing'
   if isinstance(entry, tables.Printed):
     return 'paper'
   kinds = {
-    claims.HOLDS: 'holds', claims.FAILS: 'fails', claims.NOT_RUN: 'missing'
+    claims_lib.HOLDS: 'holds',
+    claims_lib.FAILS: 'fails',
+    claims_lib.NOT_RUN: 'missing',
   }
-  return kinds.get(text, claims.UNDECIDED if claims.UNDECIDED in text else '')
+  if text.startswith(claims_lib.UNDECIDED):
+    return 'undecided'
+  return kinds.get(text, '')
 
 
 def _runs(header: Iterable[tuple[str, str]]) -> list[tuple[str, int]]:
@@ -89,7 +91,8 @@ def _made(values: pd.DataFrame) -> str:
   if values.empty:
     return 'No runs yet.'
   revisions = sorted(set(map(_short, values['revision'])))
-  return f'{len(values)} runs at revision {", ".join(revisions)}.'
+  runs = wording.count(len(values), 'run')
+  return f'{runs} at revision {", ".join(revisions)}.'
 
 
 def build(
@@ -108,18 +111,23 @@ def build(
   """
   values, curves = frames.values(all_results), frames.curves(all_results)
   numbers = paper_numbers.load()
-  content: dict[str, list[Any]] = {
+  claims = claims_lib.claims(values, numbers)
+  content: dict[str, Any] = {
+    'conclusion': conclusion.sentences(values, claims),
     'tables': [
       *paper_tables.build(values, numbers),
       *control_tables.build(values, curves),
     ],
-    'verdicts': verdict_tables.build(claims.claims(values, numbers)),
+    'verdicts': verdict_tables.build(claims),
     'figures': paper_figures.figures(values, curves, numbers),
     'points': open_points.points(values),
+    'made': _made(values),
   }
+  all_tables = [*content['verdicts'], *content['tables']]
+  content['absent'] = [t.title for t in all_tables if not t.is_run]
   texts = {'cells.csv': tables.csv_of(values.sort_values('name'))}
   pictures = {}
-  for table in (*content['tables'], *content['verdicts']):
+  for table in all_tables:
     texts[f'{table.name}.md'] = tables.markdown(table)
     texts[f'{table.name}.csv'] = tables.csv(table)
     if table.name != 'claims':  # All claims would not fit on a page.
@@ -134,7 +142,6 @@ def build(
   texts['report.html'] = page.render(
     content,
     title='F3AST: the paper next to our runs',
-    made=_made(values),
     svgs={f.name: pictures[f'{f.name}.svg'] for f in content['figures']},
     other_pictures=other_pictures,
     groups=list(values.sort_values('seed').groupby('group')),

@@ -10,6 +10,7 @@ from typing import Any, Optional
 
 import pandas as pd
 
+from experiments.grid import metrics as metrics_lib
 from experiments.paper import design
 from experiments.paper import frames
 from experiments.paper import paper_numbers
@@ -119,7 +120,7 @@ def _by_avail(
     )
   return tables.table(
     f'{metric.replace("_", "-")}-{preset}',
-    f'{design.METRICS[metric].capitalize()}, {design.SIZES[preset]}',
+    f'{metrics_lib.METRICS[metric].capitalize()}, {design.SIZES[preset]}',
     note + _rounds(values, preset),
     rows,
     'method',
@@ -217,7 +218,7 @@ def build(values: pd.DataFrame, paper: pd.DataFrame) -> list[tables.Table]:
     *(
       _by_avail(values, paper, preset, metric)
       for preset in design.PRESETS
-      for metric in design.METRICS
+      for metric in metrics_lib.METRICS
     ),
     _heterogeneity(values, paper),
     _k_sweep(values),

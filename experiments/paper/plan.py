@@ -1,6 +1,6 @@
 """What a grid would do and how long that takes, before it is run."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 import os
 
 import pandas as pd
@@ -8,6 +8,8 @@ import pandas as pd
 from experiments.paper import cell as cells_lib
 from experiments.paper import frames
 from experiments.paper import results
+from f3ast_tff import wording
+from f3ast_tff.runs import run_directory
 
 # Seconds a round, tests included, with two runs at a time on 2 cores (AMD EPYC)
 # but for the large models, which were timed alone. Only until a cell has been
@@ -43,33 +45,40 @@ def estimate(
   return _START_SECONDS + per_round * cell.rounds
 
 
+def estimator(places: cells_lib.Places) -> Callable[[cells_lib.Cell], float]:
+  """Returns `estimate` with what the results know."""
+  known = seconds_known(frames.values(results.read_all(places.results)))
+  return lambda cell: estimate(cell, known)
+
+
 def text(
   cells: Sequence[cells_lib.Cell], places: cells_lib.Places, jobs: int
 ) -> str:
-  """Returns what `grid.run` would do: a cell's state, time and command."""
-  known = seconds_known(frames.values(results.read_all(places.results)))
+  """Returns what `runner.run` would do: a cell's state, time and command."""
+  seconds_of = estimator(places)
   num_cores = len(os.sched_getaffinity(0))
   lines, total, span, num_left = [], 0.0, 0.0, 0
   for cell in cells:
-    ready = cells_lib.resolve(cell, places)
-    done = cells_lib.rounds_done(places.folder(cell))
-    if ready is not None and cells_lib.result_of(ready, places) is not None:
+    ready = places.resolve(cell)
+    done = run_directory.rounds_done(places.folder(cell))
+    if ready is not None and places.has_result(ready):
       state = 'finished'
     else:
-      seconds = estimate(cell, known) * (1 - min(1.0, done / cell.rounds))
+      seconds = seconds_of(cell) * (1 - min(1.0, done / cell.rounds))
       total += seconds
       # The times of large ones are those on two cores.
       at_a_time = min(jobs, num_cores // 2) if cell.is_large else jobs
       span += seconds / max(1, at_a_time)
       num_left += 1
       state = f'{_duration(seconds)} to run'
-      if ready is None and cell.match is not None:
-        state += f', after {cell.match.name}'
+      if ready is None:
+        state += f', after {cell.after}'
       elif done:
         state += f', from round {done} or a little before'
     lines += [f'{cell.name}: {state}', f'  {(ready or cell).command}']
   lines.append(
-    f'{len(cells)} cells, {num_left} to run: about {_duration(total)} of work, '
+    f'{wording.count(len(cells), "cell")}, {num_left} to run: about '
+    f'{_duration(total)} of work, '
     f'{_duration(span)} with --jobs={jobs} if there are cores for it'
   )
   return '\n'.join(lines)

@@ -12,6 +12,7 @@ import json
 import pathlib
 from typing import Any, Optional
 
+from experiments.grid import metrics as metrics_lib
 from experiments.paper import design
 from f3ast_tff.runs import run_directory
 from f3ast_tff.runs import run_tables
@@ -21,7 +22,7 @@ class ResultError(ValueError):
   """A file is not the result that it should be."""
 
 
-_METRICS = list(design.METRICS)
+_METRICS = list(metrics_lib.METRICS)
 # How many examples had been trained on at each test. Older files do not say.
 _TRAINED = 'examples_trained'
 _NUMBERS = (
@@ -41,15 +42,6 @@ def path_of(root: pathlib.Path, key: design.Key) -> pathlib.Path:
 def _short(value: float) -> float:
   """Returns a number with six digits, which is more than seeds agree on."""
   return float(f'{value:.6g}')
-
-
-def is_whole(folder: pathlib.Path, num_rounds: int) -> bool:
-  """Returns whether a run's folder holds all of a finished run."""
-  try:
-    last = (folder / 'metrics.csv').read_text().splitlines()[-1]
-  except (OSError, IndexError):
-    return False
-  return last.startswith(f'{num_rounds},') and (folder / 'model.npz').exists()
 
 
 def from_run(

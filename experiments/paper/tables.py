@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 import dataclasses
+import itertools
 import math
 import re
 from typing import NamedTuple, Optional, Union
@@ -81,7 +82,8 @@ class Table(NamedTuple):
     note: What one has to know to read it.
     frame: The entries, all of one kind in a column. Neighbours named `a: x` and
       `a: y` share the title `a` above them.
-    label: The column that stays in view when a narrow screen scrolls.
+    label: The column that stays in view when a narrow screen scrolls. Those
+      before it say what group a row is in.
   """
 
   name: str
@@ -95,6 +97,31 @@ class Table(NamedTuple):
     """The title above each column, or '', and its own."""
     parts = [column.rpartition(': ') for column in self.frame]
     return [(over, title) for over, _, title in parts]
+
+  @property
+  def num_groups(self) -> int:
+    """How many columns are before the label."""
+    return list(self.frame).index(self.label)
+
+  @property
+  def groups(self) -> list[tuple[str, list[list[Entry]]]]:
+    """Rows that are alike before the label: what they share, and the rest."""
+    number = self.num_groups
+    rows = self.frame.to_numpy().tolist()
+    together = itertools.groupby(rows, lambda row: list(map(str, row[:number])))
+    return [
+      (', '.join(titles), [row[number:] for row in group])
+      for titles, group in together
+    ]
+
+  @property
+  def is_run(self) -> bool:
+    """Whether there is anything of ours in it."""
+    entries = self.frame.to_numpy()
+    numbers = [e for e in entries.ravel() if isinstance(e, Measured)]
+    if numbers:
+      return any(entry.seeds for entry in numbers)
+    return bool((entries[:, self.num_groups + 1 :] != NOT_RUN).any())
 
 
 def table(
@@ -144,9 +171,14 @@ def measured(
 
 def markdown(table: Table) -> str:
   """Returns the table as Markdown, with its title and note."""
-  frame = table.frame
-  rows = markdown_lib.table([frame.columns, *frame.to_numpy()])
-  return f'**{table.title}**\n\n{rows}\n\n{table.note}\n'
+  columns = list(table.frame)[table.num_groups :]
+  rows: list[list[Entry]] = [columns]
+  for title, group in table.groups:
+    if title:
+      rows.append([f'**{title}**', *[''] * (len(columns) - 1)])
+    rows += group
+  lines = markdown_lib.table(rows)
+  return f'**{table.title}**\n\n{lines}\n\n{table.note}\n'
 
 
 _LATEX = str.maketrans({

@@ -3,12 +3,12 @@
 from collections.abc import Mapping, Sequence
 import pathlib
 
-import matplotlib.pyplot as plt
+import matplotlib
 import numpy as np
 import pandas as pd
 
+from experiments.grid import plots
 from experiments.paper import design
-from experiments.paper import drawing
 from f3ast_tff.runs import summary
 
 NAMES: Mapping[str, str] = {
@@ -34,7 +34,7 @@ def draw_region(
     beta: The step of the rates, for the legend.
     path: Where to write it, without an ending; a PNG and an SVG are written.
   """
-  figure, ((axes,),) = drawing.panels(1, 1, (5.2, 6.2))
+  figure, ((axes,),) = plots.panels(1, 1, (5.2, 6.2))
   middle = vertices.mean(axis=0)
   angles = np.arctan2(*(vertices - middle).T[::-1])
   corners = vertices[np.argsort(angles)]
@@ -102,7 +102,7 @@ def draw_region(
   axes.legend(
     loc='upper center', bbox_to_anchor=(0.5, 1.17), frameon=False, fontsize=9
   )
-  drawing.save(figure, path)
+  plots.save(figure, path)
 
 
 def draw_rates(distances: pd.DataFrame, title: str, path: pathlib.Path) -> None:
@@ -116,12 +116,12 @@ def draw_rates(distances: pd.DataFrame, title: str, path: pathlib.Path) -> None:
   models = list(dict.fromkeys(distances['avail']))
   betas = sorted(set(distances['beta']), reverse=True)
   # Dark to light also without colours.
-  colors = plt.get_cmap('viridis')(np.linspace(0.88, 0.0, len(betas)))
+  colors = matplotlib.colormaps['viridis'](np.linspace(0.88, 0.0, len(betas)))
   lines = ('-', '--', '-.', ':')
   columns = min(3, len(models))
   rows = -(-len(models) // columns)
-  size = 3.6 * columns, 3.1 * rows + 0.6
-  figure, panels = drawing.panels(rows, columns, size, sharex=True, sharey=True)
+  size = max(6.6, 3.6 * columns), 3.1 * rows + 0.9  # Room for the title.
+  figure, panels = plots.panels(rows, columns, size, sharex=True, sharey=True)
   for axes, model in zip(panels.flat, models):
     for i, beta in enumerate(betas):
       rows_of = distances[
@@ -143,9 +143,9 @@ def draw_rates(distances: pd.DataFrame, title: str, path: pathlib.Path) -> None:
     axes.set_xlabel('round t')
   for axes in panels[:, 0]:
     axes.set_ylabel('$\\|r(t) - r^*\\|\\ /\\ \\|r^*\\|$')
-  panels[0, 0].legend(loc='lower left', frameon=False, fontsize=9)
+  plots.legend(figure, panels)
   figure.suptitle(title)
-  drawing.save(figure, path)
+  plots.save(figure, path)
 
 
 def draw_variance(rows: pd.DataFrame, path: pathlib.Path) -> None:
@@ -155,7 +155,8 @@ def draw_variance(rows: pd.DataFrame, path: pathlib.Path) -> None:
     rows: As `experiments.variance` writes them, one per system.
     path: Where to write it, without an ending.
   """
-  figure, ((axes,),) = drawing.panels(1, 1, (1.5 + 1.15 * len(rows), 4.4))
+  width = max(8.5, 1.5 + 1.15 * len(rows))  # Room for the legend.
+  figure, ((axes,),) = plots.panels(1, 1, (width, 4.4))
   place = np.arange(len(rows))
   # In units of the variance that is measured: the systems differ by much.
   unit = rows['variance']
@@ -209,4 +210,4 @@ def draw_variance(rows: pd.DataFrame, path: pathlib.Path) -> None:
   )
   axes.grid(axis='y', color='0.9', linewidth=0.6)
   figure.legend(loc='outside upper center', ncols=2, frameon=False, fontsize=9)
-  drawing.save(figure, path)
+  plots.save(figure, path)

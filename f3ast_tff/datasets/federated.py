@@ -7,6 +7,8 @@ from typing import Optional
 
 import numpy as np
 
+from f3ast_tff import checks
+
 Examples = Mapping[str, np.ndarray]
 
 
@@ -36,6 +38,21 @@ class FederatedDataset:
   is_sample: bool = False
 
   def __post_init__(self) -> None:
+    for whose, examples in (
+      ('the test examples', self.test),
+      *((f'client {k}', examples) for k, examples in enumerate(self.train)),
+    ):
+      if not isinstance(examples, Mapping) or not {'x', 'y'} <= set(examples):
+        raise ValueError(
+          f"{self.name} must have its examples as arrays {{'x': x, 'y': y}}, "
+          f'but for {whose} it has {checks.describe(examples)}.'
+        )
+    if np.shape(self.test_owner) != (len(self.test['y']),):
+      raise ValueError(
+        f'{self.name} must have an owner for each of its '
+        f'{len(self.test["y"])} test examples, but test_owner is '
+        f'{checks.describe(self.test_owner)}.'
+      )
     for kind, number in (
       ('training', self.num_examples.sum()), ('test', len(self.test_owner))
     ):
@@ -61,6 +78,49 @@ class FederatedDataset:
       else np.count_nonzero(examples['y'])
       for examples in self.train
     ])
+
+  @property
+  def label_shares(self) -> np.ndarray:
+    """The share of each label among a client's, shape [N, number of labels].
+
+    In sequences 0 is padding and does not count. A client without labels has
+    zeros.
+    """
+    labels = [examples['y'] for examples in self.train]
+    if any(y.dtype.kind not in 'iu' for y in labels):
+      raise ValueError(f'The labels of {self.name} are not whole numbers.')
+    size = 1 + max(int(y.max(initial=0)) for y in labels)
+    counts = np.array([np.bincount(y.ravel(), minlength=size) for y in labels])
+    if labels[0].ndim > 1:
+      counts[:, 0] = 0
+    return counts / np.maximum(1, counts.sum(axis=1, keepdims=True))
+
+
+def finite_rows(examples: Examples) -> np.ndarray:
+  """Returns of which examples no value is NaN or infinite."""
+  found = np.ones(len(examples['y']), bool)
+  for array in examples.values():
+    if array.dtype.kind == 'f':
+      found &= np.isfinite(array).reshape(len(array), -1).all(axis=1)
+  return found
+
+
+def not_finite(dataset: FederatedDataset, split: str) -> list[int]:
+  """Returns the clients that have a value which is NaN or infinite.
+
+  Args:
+    dataset: The data set.
+    split: `training` or `test`.
+
+  Returns:
+    The clients, ascending.
+  """
+  if split == 'test':
+    is_bad = ~finite_rows(dataset.test)
+    return np.unique(dataset.test_owner[is_bad]).tolist()
+  return [
+    k for k, some in enumerate(dataset.train) if not finite_rows(some).all()
+  ]
 
 
 def fingerprint(dataset: FederatedDataset) -> str:

@@ -134,7 +134,7 @@ def _problem(path: pathlib.Path, expected: Expected) -> Optional[str]:
   ):
     if counts.get(split, 0) != number:
       return (
-        f'has {counts.get(split, 0):,} {split} {what} instead of {number:,}'
+        f'has {counts.get(split, 0):,} instead of {number:,} {split} {what}'
       )
   return None
 
@@ -162,20 +162,20 @@ def check(path: pathlib.Path, expected: Expected) -> None:
 
 
 def _other_ways(name: str, target: pathlib.Path) -> str:
-  """Returns what to do without a network, as the rest of a sentence."""
+  """Returns what to do without a network, a line for each way."""
   ways = [
-    'run this once on a machine with a network',
+    'run this on a machine with a network',
     f'copy {target.name} from such a machine to {target.parent}',
-    'name the folder that has it with --data_dir',
+    f'name the folder that has {target.name} with --data_dir',
   ]
   if name == 'cifar100':
     ways += [
-      'take --data_source=official with a folder cifar-100-python in '
-      '--data_dir',
-      'take --data_source=tfds with data that tensorflow-datasets has prepared',
+      'take --data_source=official, and --data_dir with the folder that has '
+      'cifar-100-python',
+      'take --data_source=tfds, with what tensorflow-datasets has prepared',
     ]
-  ways.append('take --data_source=sample for a smoke test')
-  return f'{", ".join(ways[:-1])}, or {ways[-1]}'
+  ways.append('take --data_source=sample, for a smoke test only')
+  return '\n'.join(f'  - {way}' for way in ways)
 
 
 @contextlib.contextmanager
@@ -220,7 +220,7 @@ def _download(name: str, target: pathlib.Path, expected: Expected) -> None:
         load_data(cache_dir=scratch_dir)
     except OSError as error:
       raise DataError(
-        f'{failed} ({error}): {_other_ways(name, target)}.'
+        f'{failed} ({error}); do one of these:\n{_other_ways(name, target)}'
       ) from error
     except Exception as error:  # A full disk, or TFF cannot read what it got.
       raise DataError(

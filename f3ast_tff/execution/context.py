@@ -16,6 +16,7 @@ import weakref
 
 import tensorflow_federated as tff
 
+from f3ast_tff import checks
 from f3ast_tff.execution import executor as executor_lib
 from f3ast_tff.execution import functions
 from f3ast_tff.execution import values
@@ -121,6 +122,11 @@ class _InProcess(tff.framework.SyncContext):
 
     def call(arg: Any) -> Any:
       state, clients = arg if has_state else ((), arg)
+      if not isinstance(clients, (list, tuple)):
+        raise TypeError(
+          'The values of clients must be a list with one for each, but they '
+          f'are {checks.describe(clients)}.'
+        )
       leaves = values.flatten(state, executor.state_type)
       start = executor.start(executor.state(leaves), executor.load(clients))
       after, output = start()
@@ -140,8 +146,15 @@ class _InProcess(tff.framework.SyncContext):
     return self._compiled[place](arg)
 
 
-def _num_cores() -> int:
-  return len(os.sched_getaffinity(0))
+def _threads(number: Optional[int]) -> int:
+  if number is None:
+    return len(os.sched_getaffinity(0))
+  if not checks.is_whole(number, 1):
+    raise ValueError(
+      'num_threads must be a whole number >= 1 or None, but it is '
+      f'{checks.describe(number)}.'
+    )
+  return number
 
 
 def set_in_process(num_threads: Optional[int] = None) -> None:
@@ -151,9 +164,7 @@ def set_in_process(num_threads: Optional[int] = None) -> None:
     num_threads: How many clients are computed at a time; None for as many as
       there are cores. Sums are rounded differently with another number.
   """
-  tff.framework.set_default_context(
-    _InProcess(num_threads or _num_cores())
-  )
+  tff.framework.set_default_context(_InProcess(_threads(num_threads)))
 
 
 @contextlib.contextmanager
@@ -166,6 +177,6 @@ def in_process(num_threads: Optional[int] = None) -> Iterator[None]:
   Yields:
     Nothing.
   """
-  context = _InProcess(num_threads or _num_cores())
+  context = _InProcess(_threads(num_threads))
   with tff.framework.get_context_stack().install(context):
     yield

@@ -6,13 +6,14 @@ Each arrow is a pure function of the training and r(t-1), so a run that was
 interrupted continues from its checkpoint to the very same result.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 import functools
 from typing import Any, NamedTuple, Optional
 
 import numpy as np
 import tensorflow as tf
 
+from f3ast_tff import checks
 from f3ast_tff import selection
 from f3ast_tff.execution import executor as executor_lib
 from f3ast_tff.execution import values
@@ -29,16 +30,28 @@ class Round(NamedTuple):
 
   Attributes:
     available: The mask A_t.
-    cohort: S_t and the weights.
+    cohort: Whom r counts, and the weights; see `selection.Selection`.
     metrics: What the process measured.
     failed: The clients of the cohort whose training failed; they took part
       without examples.
+    lost: Who was selected and delivers nothing; see `selection.Selection`.
   """
 
   available: np.ndarray
   cohort: selection.Cohort
   metrics: Any
   failed: tuple[int, ...] = ()
+  lost: np.ndarray = np.zeros(0, np.intp)
+
+  @property
+  def selected(self) -> np.ndarray:
+    """S_t, ascending."""
+    return np.union1d(self.cohort.clients, self.lost)
+
+  @property
+  def delivered(self) -> np.ndarray:
+    """The members of S_t whose updates are delivered, ascending."""
+    return np.setdiff1d(self.cohort.clients, self.lost)
 
 
 class _Prepared(NamedTuple):
@@ -88,6 +101,11 @@ class Rounds:
         last. None if that is not known.
       runner_of: Where clients train; None for this process.
     """
+    if not isinstance(training, training_lib.Training):
+      raise ValueError(
+        'Rounds takes what build_training returns, but it was given '
+        f'{checks.describe(training)}.'
+      )
     self._training = training
     self._num_rounds = num_rounds
 
@@ -162,11 +180,14 @@ class Rounds:
     selected = self._training.selector.select(
       round_num, rates, functools.partial(self._losses_of, round_num)
     )
-    clients = self._load(selected.cohort, round_num)
+    clients = self._load(selected.cohort, round_num, selected.lost)
     return _Prepared(round_num, rates, selected, clients)
 
   def _load(
-    self, cohort: selection.Cohort, round_num: int, failed: Sequence[int] = ()
+    self,
+    cohort: selection.Cohort,
+    round_num: int,
+    failed: Collection[int] = (),
   ) -> Sequence[Any]:
     """Returns what a cohort trains on."""
     return self._rounds.load(
@@ -190,7 +211,7 @@ class Rounds:
     prepared, self._prepared = self._prepared, None
     if prepared is None or not prepared.is_for(round_num, rates):
       prepared = self._prepare(round_num, rates)
-    available, cohort = prepared.selected
+    available, cohort, lost = prepared.selected
 
     def prepare_next() -> None:
       if self._losses is None and round_num != self._num_rounds:
@@ -204,7 +225,7 @@ class Rounds:
       failed = self._failed(cohort, round_num)
       repeated = None
       if failed:
-        clients = self._load(cohort, round_num, failed)
+        clients = self._load(cohort, round_num, (*failed, *lost))
         repeated = _unless_it_fails(self._train, clients)
       if repeated is None:
         why = error.message.partition('\n')[0]
@@ -213,7 +234,7 @@ class Rounds:
           'small for it, let fewer clients take part (--clients_per_round).'
         ) from error
       self._state, metrics = repeated
-    return Round(available, cohort, metrics, failed)
+    return Round(available, cohort, metrics, failed, lost)
 
   def _failed(
     self, cohort: selection.Cohort, round_num: int

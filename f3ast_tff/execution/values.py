@@ -7,16 +7,26 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
+from f3ast_tff import checks
+
 
 def _elements(value: Any, type_: tff.types.StructType) -> list[Any]:
   """Returns the elements of a value of a struct type, in the type's order."""
   names = [name for name, _ in tff.structure.iter_elements(type_)]
   if isinstance(value, tff.structure.Struct):
     return [value[place] for place in range(len(names))]
-  if hasattr(value, 'keys'):
-    return [value[name] for name in names]
-  if not isinstance(value, (list, tuple)):  # An attrs class, for example.
-    return [getattr(value, str(name)) for name in names]
+  try:
+    if hasattr(value, 'keys'):
+      return [value[name] for name in names]
+    if not isinstance(value, (list, tuple)):  # An attrs class, for example.
+      return [getattr(value, str(name)) for name in names]
+  except (AttributeError, KeyError) as error:
+    raise TypeError(
+      f'A value with the fields {", ".join(map(str, names))} was expected, but '
+      f'it is {checks.describe(value)}; training.initialize() returns the '
+      'state of a training of f3ast_tff, training.inputs(cohort, t) what '
+      'clients train on.'
+    ) from error
   return list(value)
 
 

@@ -10,7 +10,9 @@ from absl import logging
 import numpy as np
 import tensorflow_federated as tff
 
+from f3ast_tff import checks
 from f3ast_tff import selection
+from f3ast_tff.learning import arguments
 from f3ast_tff.learning import client_losses
 from f3ast_tff.learning import client_work
 from f3ast_tff.learning import clients as clients_lib
@@ -43,9 +45,12 @@ class _ArrayModel(NamedTuple):
 
 def _array_model(model: Model, layout: shard_training.Layout) -> _ArrayModel:
   if isinstance(model, functional.Model):
+    arguments.check_layout(model.functional, layout)
     return _ArrayModel(model.functional, model.xla, model)
+  converted = model_conversion.functional(arguments.checked(model))
+  arguments.check_layout(converted, layout)
   converted = model_conversion.for_batches_that_are_filled_up(
-    model_conversion.functional(model), layout
+    converted, layout
   )
   return _ArrayModel(converted, model_conversion.is_for_xla(converted, layout))
 
@@ -87,9 +92,23 @@ def build_training(
     The training.
 
   Raises:
-    ValueError: If the model cannot be trained on `ClientArrays`.
+    ValueError: If the model cannot be trained on `ClientArrays`, or what is
+      given does not fit together.
   """
-  num_shards = num_shards or len(os.sched_getaffinity(0))
+  arguments.check_model(model)
+  arguments.check_clients(clients, selector)
+  arguments.check_optimizer('client_optimizer', client_optimizer)
+  if server_optimizer is not None:
+    arguments.check_optimizer('server_optimizer', server_optimizer)
+  if aggregator is not None:
+    arguments.check_aggregator(aggregator)
+  if num_shards is None:
+    num_shards = len(os.sched_getaffinity(0))
+  elif not checks.is_whole(num_shards, 1):
+    raise ValueError(
+      'num_shards must be a whole number >= 1 or None, but it is '
+      f'{checks.describe(num_shards)}.'
+    )
   compose = functools.partial(
     process_lib.build_process,
     p=selector.p,
@@ -139,6 +158,7 @@ def _on_datasets(
   """Returns a training by TFF's own client work."""
   if isinstance(model, functional.Model):
     model = model.functional
+  model = arguments.checked(model, clients.client_data.element_type_structure)
   num_clients = selector.p.size
   local = client_work.on_datasets(model, client_optimizer, num_clients)
   process = compose(local)

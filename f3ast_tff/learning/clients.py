@@ -5,7 +5,7 @@ that are arrays already. Training is much faster on arrays (docs/performance.md
 has how much).
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 import dataclasses
 import functools
 import itertools
@@ -15,7 +15,9 @@ import numpy as np
 import psutil
 import tensorflow as tf
 import tensorflow_federated as tff
+import tqdm
 
+from f3ast_tff import checks
 from f3ast_tff import selection
 from f3ast_tff.learning import client_work
 from f3ast_tff.learning import examples as examples_lib
@@ -51,6 +53,31 @@ class ClientArrays:
   augment: Optional[Callable[[Any, np.random.Generator], Any]] = None
   as_tested: Optional[Callable[[Any], Any]] = None
 
+  def __post_init__(self) -> None:
+    for name, least in (('batch_size', 1), ('epochs', 1), ('steps', 0)):
+      value = getattr(self, name)
+      if not checks.is_whole(value, least):
+        raise ValueError(
+          f'{name} must be a whole number >= {least}, but it is '
+          f'{checks.describe(value)}.'
+        )
+    if not isinstance(self.train, Sequence) or not len(self.train):
+      raise ValueError(
+        'train must hold the examples of each of N >= 1 clients, but it is '
+        f'{checks.describe(self.train)}.'
+      )
+    examples_lib.check(self.train)
+    if not {'x', 'y'} <= set(self.train[0]):
+      raise ValueError(
+        'The examples of a client must have the fields x and y, but they have '
+        f'{", ".join(self.train[0])}.'
+      )
+
+  @property
+  def num_clients(self) -> int:
+    """N."""
+    return len(self.train)
+
   @functools.cached_property
   def num_examples(self) -> np.ndarray:
     """The number of examples of each client."""
@@ -59,7 +86,17 @@ class ClientArrays:
   @property
   def p(self) -> np.ndarray:
     """Each client's share of the examples."""
-    return self.num_examples / self.num_examples.sum()
+    return _shares(self.num_examples)
+
+
+def _shares(num_examples: np.ndarray) -> np.ndarray:
+  total = num_examples.sum()
+  if not total:
+    raise ValueError(
+      f'None of the {num_examples.size} clients has examples, so that none '
+      'has a share p of them; look at their data.'
+    )
+  return num_examples / total
 
 
 class DatasetPart(NamedTuple):
@@ -80,6 +117,11 @@ class DatasetPart(NamedTuple):
 class ClientDatasets:
   """Clients whose training examples are `tf.data` datasets of batches.
 
+  A dataset is made once and kept, because TensorFlow never frees the functions
+  in one (`map`), about 70 KiB each time. Kept, it takes about 150 KiB, and what
+  it holds itself. So none is kept any more once less than half of the memory
+  is free that was free at first; further ones are made in each round.
+
   Attributes:
     client_data: The clients; client k is the k-th of its `client_ids`, from 0.
     arrays: The same as arrays; None if they cannot be had.
@@ -90,6 +132,14 @@ class ClientDatasets:
   arrays: Optional[ClientArrays] = None
   why_not: str = ''
 
+  # By client; and how many bytes of memory must be free to keep another one.
+  _kept: dict[int, tf.data.Dataset] = dataclasses.field(
+    default_factory=dict, init=False, repr=False
+  )
+  _min_free: int = dataclasses.field(
+    default_factory=lambda: _free_bytes() // 2, init=False, repr=False
+  )
+
   @functools.cached_property
   def num_examples(self) -> np.ndarray:
     """The number of examples of each client."""
@@ -97,18 +147,31 @@ class ClientDatasets:
       return self.arrays.num_examples
     return np.array([
       sum(len(tf.nest.flatten(batch)[0]) for batch in self._dataset(k))
-      for k in range(len(self.client_data.client_ids))
+      for k in _with_progress(range(self.num_clients), 'Counting examples')
     ])
+
+  @functools.cached_property
+  def num_clients(self) -> int:
+    """N."""
+    return len(self.client_data.client_ids)
 
   @property
   def p(self) -> np.ndarray:
     """Each client's share of the examples."""
-    return self.num_examples / self.num_examples.sum()
+    return _shares(self.num_examples)
+
+  @functools.cached_property
+  def _ids(self) -> list[str]:
+    return list(self.client_data.client_ids)  # Some make the list each time.
 
   def _dataset(self, client: int) -> tf.data.Dataset:
-    return self.client_data.create_tf_dataset_for_client(
-      self.client_data.client_ids[client]
-    )
+    found = self._kept.get(client)
+    if found is None:
+      make = self.client_data.create_tf_dataset_for_client
+      found = make(self._ids[client])
+      if _free_bytes() > self._min_free:
+        self._kept[client] = found
+    return found
 
   def parts(
     self,
@@ -127,6 +190,37 @@ class ClientDatasets:
       dataset.take(0) if part.is_failed else dataset,
       np.int32(part.client),
       np.float32(part.weight),
+    )
+
+
+def _free_bytes() -> int:
+  return psutil.virtual_memory().available
+
+
+def _with_progress(clients: Collection[Any], what: str) -> Iterable[Any]:
+  """Returns clients with a bar on a terminal, if they take over a second."""
+  return tqdm.tqdm(clients, what, unit='client', disable=None, delay=1)
+
+
+def _check_client_data(client_data: Any) -> None:
+  """Raises a `ValueError` unless it is a `ClientData` of batches."""
+  if not hasattr(client_data, 'create_tf_dataset_for_client'):
+    raise ValueError(
+      'read_clients takes a tff.simulation.datasets.ClientData (ClientArrays '
+      f'are for arrays), but it was given {checks.describe(client_data)}.'
+    )
+  specs = tf.nest.flatten(client_data.element_type_structure)
+  shapes = [spec.shape for spec in specs]
+  if any(shape.rank is None for shape in shapes):
+    return  # It cannot be known.
+  # The first axis of a batch is the same for all: None, or its size.
+  if any(not shape.rank for shape in shapes) or len(
+    {shape[0] for shape in shapes}
+  ) > 1:
+    raise ValueError(
+      'The datasets of the clients must be of batches, but an element has '
+      f'the shapes {", ".join(map(str, shapes))}; give read_clients '
+      'client_data.preprocess(lambda examples: examples.batch(20)).'
     )
 
 
@@ -167,11 +261,12 @@ def read_arrays(
     UnfitError: If they do not fit.
   """
   if max_bytes is None:
-    max_bytes = psutil.virtual_memory().available // 2
+    max_bytes = _free_bytes() // 2
   train: list[Any] = []
   sizes: list[list[int]] = []
   num_bytes, is_shuffled = 0, False
-  for client_id in client_data.client_ids:
+  client_ids = list(client_data.client_ids)
+  for client_id in _with_progress(client_ids, 'Reading clients'):
     dataset = client_data.create_tf_dataset_for_client(client_id)
     if not train:
       is_shuffled = _is_shuffled(dataset)
@@ -216,7 +311,11 @@ def read_clients(
 
   Returns:
     The clients.
+
+  Raises:
+    ValueError: If it is no `ClientData`, or its datasets are not batched.
   """
+  _check_client_data(client_data)
   if not in_memory:
     return ClientDatasets(client_data)
   try:

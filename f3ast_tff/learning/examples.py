@@ -5,7 +5,44 @@ from typing import Any
 
 import numpy as np
 
+from f3ast_tff import checks
+
 Examples = Mapping[str, Any]
+
+
+def check(parts: Sequence[Examples]) -> None:
+  """Raises a `ValueError` unless clients' examples fit together.
+
+  Args:
+    parts: The examples of each client.
+  """
+  for client, part in enumerate(parts):
+    if not isinstance(part, Mapping) or not all(
+      isinstance(field, np.ndarray) and field.ndim for field in part.values()
+    ):
+      raise ValueError(
+        "The examples of a client must be arrays by name, {'x': x, 'y': y}, "
+        f'but those of client {client} are {_what(part)}.'
+      )
+    sizes = {name: len(field) for name, field in part.items()}
+    if len(set(sizes.values())) != 1 or set(sizes) != set(parts[0]):
+      raise ValueError(
+        'All clients need the same fields, and all fields of a client the same '
+        f'number of examples, but client {client} has {sizes}.'
+      )
+    for name, first in parts[0].items():
+      if part[name].shape[1:] != first.shape[1:]:
+        raise ValueError(
+          f'Field {name!r} must have shape {first.shape[1:]} in every example, '
+          f'but at client {client} it has {part[name].shape[1:]}.'
+        )
+
+
+def _what(part: Any) -> str:
+  """Returns what a client has instead of examples."""
+  if not isinstance(part, Mapping):
+    return checks.describe(part)
+  return str({name: checks.describe(field) for name, field in part.items()})
 
 
 def concatenated(parts: Sequence[Examples]) -> dict[str, np.ndarray]:
@@ -20,13 +57,7 @@ def concatenated(parts: Sequence[Examples]) -> dict[str, np.ndarray]:
   Raises:
     ValueError: If clients' examples do not fit together.
   """
-  for part in parts:
-    sizes = {name: len(field) for name, field in part.items()}
-    if len(set(sizes.values())) != 1 or set(sizes) != set(parts[0]):
-      raise ValueError(
-        'All clients need the same fields, and all fields of a client the same '
-        f'number of examples, but one has {sizes}.'
-      )
+  check(parts)
   fields = {}
   for name, first in parts[0].items():
     field = np.empty(
@@ -54,11 +85,6 @@ def split(
 
 def _fitting(name: str, given: np.ndarray, like: np.ndarray) -> np.ndarray:
   """Returns a field with the type of another client's."""
-  if given.shape[1:] != like.shape[1:]:
-    raise ValueError(
-      f'Field {name!r} must have shape {like.shape[1:]} in every example, but '
-      f'it has {given.shape[1:]}.'
-    )
   if given.dtype == like.dtype:
     return given
   with np.errstate(all='ignore'):  # It is checked at once.

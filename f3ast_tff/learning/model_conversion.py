@@ -158,7 +158,8 @@ def for_batches_that_are_filled_up(
       return candidate
     except ValueError as error:
       last = error
-  why = str(last).partition(';')[0]
+  # What TensorFlow says begins with where in the code; the reason comes last.
+  why = str(last).strip().splitlines()[-1].partition(';')[0].rstrip('.')
   raise UnfitError(f'{why[:1].lower()}{why[1:]}') from last
 
 

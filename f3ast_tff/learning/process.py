@@ -13,6 +13,7 @@ then; `execution` runs these parts.
 """
 
 import collections
+import typing
 from typing import Any, NamedTuple, Optional, Union
 
 import numpy as np
@@ -26,6 +27,7 @@ Aggregator = Union[
   tff.aggregators.UnweightedAggregationFactory,
   tff.aggregators.WeightedAggregationFactory,
 ]
+AGGREGATORS = typing.get_args(Aggregator)
 
 
 class ServerState(NamedTuple):

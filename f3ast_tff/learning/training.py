@@ -12,11 +12,13 @@ A round is `Selector.select`, then the shards or datasets of the cohort, then
 
 from collections.abc import Callable, Collection, Mapping
 import dataclasses
+import numbers
 from typing import Any, NamedTuple, Optional, Protocol
 
 import numpy as np
 import tensorflow_federated as tff
 
+from f3ast_tff import checks
 from f3ast_tff import selection
 from f3ast_tff.learning import process as process_lib
 
@@ -84,6 +86,7 @@ class Training:
 
   def select(self, state: Any, round_num: int) -> selection.Selection:
     """Returns who takes part in round t = 1, 2, ..., given the state."""
+    self._check(state, round_num)
 
     def losses_of(clients: np.ndarray) -> np.ndarray:
       if self.losses is None:
@@ -94,15 +97,39 @@ class Training:
 
     return self.selector.select(round_num, np.asarray(state.rates), losses_of)
 
-  def inputs(self, cohort: selection.Cohort, round_num: int) -> list[Any]:
+  def _check(self, state: Any, round_num: Any) -> None:
+    """Raises unless it is given a state of this training and a round."""
+    num_clients = self.selector.p.size
+    given = np.asarray(getattr(state, 'rates', None)).shape
+    if given != (num_clients,):
+      other = f' of {given[0]} clients' if given else ''
+      raise ValueError(
+        'The state must be one that training.initialize() returns, or the '
+        f'first result of training.next, for {num_clients} clients, but it is '
+        f'{checks.describe(state)}{other}.'
+      )
+    # A wrong number is for the selector to say.
+    if not isinstance(round_num, (numbers.Number, np.generic, str)):
+      raise ValueError(
+        'The round must be its number t = 1, 2, ..., but it is '
+        f'{checks.describe(round_num)}; training.next finds the data of the '
+        'clients itself, and training.process.next(state, '
+        'training.inputs(cohort, t)) trains a cohort of your own.'
+      )
+
+  def inputs(
+    self,
+    cohort: selection.Cohort,
+    round_num: int,
+    lost: Collection[int] = (),
+  ) -> list[Any]:
     """Returns what `process.next` takes for a cohort."""
-    return list(
-      map(self.cohort_data.fill, self.cohort_data.parts(cohort, round_num))
-    )
+    parts = self.cohort_data.parts(cohort, round_num, lost)
+    return list(map(self.cohort_data.fill, parts))
 
   def next(
     self, state: Any, round_num: int
   ) -> tff.learning.templates.LearningProcessOutput:
     """Runs round t = 1, 2, ...; returns the new state and the metrics."""
-    cohort = self.select(state, round_num).cohort
-    return self.process.next(state, self.inputs(cohort, round_num))
+    _, cohort, lost = self.select(state, round_num)
+    return self.process.next(state, self.inputs(cohort, round_num, lost))

@@ -6,12 +6,16 @@ To add one, write its file and name it below: it is then a value of
 
 from collections.abc import Mapping
 import types
-from typing import NamedTuple, Union
+from typing import Any, NamedTuple, Optional, Union
 
 import numpy as np
 
 from f3ast_tff import availability as availability_lib
+from f3ast_tff import checks
 from f3ast_tff import communication
+from f3ast_tff import delivery as delivery_lib
+from f3ast_tff import groups
+from f3ast_tff import randomness
 from f3ast_tff import rates
 from f3ast_tff import selection
 from f3ast_tff.methods import f3ast
@@ -54,11 +58,10 @@ ALGORITHMS: Mapping[str, Algorithm] = types.MappingProxyType({
 })
 
 
-def _one_of(what: str, name: str, known: Mapping) -> ValueError:
-  return ValueError(
-    f'{what} must be one of {", ".join(known)} or one of your own, but it is '
-    f'{name!r}.'
-  )
+def _unknown_policy(name: str) -> ValueError:
+  known = [*POLICIES, FIXED_POLICY]
+  meant = ALGORITHMS[name].selection if name in ALGORITHMS else name
+  return checks.unknown('policy', name, known, meant)
 
 
 def form_of_h(
@@ -71,10 +74,40 @@ def form_of_h(
   return correlation
 
 
+def check_quotas(policy: Union[str, selection.Policy]) -> None:
+  """Raises a `ValueError` unless a policy can keep quotas of groups."""
+
+  def keeps(one: Any) -> bool:
+    found = POLICIES.get(one) if isinstance(one, str) else one
+    return getattr(found, 'keeps_quotas', False)
+
+  if not keeps(policy):
+    name = getattr(policy, '__name__', policy)
+    raise ValueError(
+      'Quotas of groups are kept by the selections '
+      f'{", ".join(filter(keeps, POLICIES))}, or one that is marked with '
+      f'@selection.keeps_quotas, but not by {name}.'
+    )
+
+
+def _check_fit(
+  quotas: groups.Quotas,
+  num_clients: int,
+  constraint: communication.Constraint,
+) -> None:
+  """Raises a `ValueError` unless the quotas are for p, and K allows them."""
+  if quotas.group_of.size != num_clients:
+    raise ValueError(
+      f'The quotas are for {quotas.group_of.size} clients, but p has '
+      f'{num_clients}.'
+    )
+  groups.check(quotas, constraint)
+
+
 def build_selector(
   p: np.ndarray,
   availability: Union[str, availability_lib.Availability],
-  clients_per_round: Union[int, communication.Constraint],
+  clients_per_round: Union[int, str, communication.Constraint],
   *,
   policy: Union[str, selection.Policy] = 'f3ast',
   beta: float = 0.001,
@@ -82,13 +115,18 @@ def build_selector(
   correlation: str = 'auto',
   num_candidates: int = 30,
   seed: int = 0,
+  delivery: Optional[delivery_lib.Delivery] = None,
+  quotas: Optional[groups.Quotas] = None,
 ) -> selection.Selector:
   """Builds what says who takes part in which round.
 
   Args:
-    p: Each client's share of the data; sums to 1.
-    availability: Who is available: a model, or the name of one of the paper's.
-    clients_per_round: How many may take part: K, or what gives K_t.
+    p: Each client's share of the objective; sums to 1. Its share of the data,
+      or another target, see `targets`.
+    availability: Who is available: a model, or a text that
+      `availability.parse` reads, e.g. `home_devices` or `markov:0.3,0.1`.
+    clients_per_round: How many may take part: K, a text such as
+      `uniform:5,15` (see `communication.parse`), or what gives K_t.
     policy: Whom to select: `f3ast`, `proportional` (as FedAvg does),
       `proportional_with_replacement`, `uniform`, `power_of_choice`,
       `fixed_policy`, or a function of your own.
@@ -99,6 +137,8 @@ def build_selector(
     num_candidates: How many clients Power-of-Choice queries for their loss.
     seed: Decides what is drawn in the selection, and who is available if that
       is given by name.
+    delivery: Who of the selected clients delivers; None if all do.
+    quotas: How many of each group of clients take part, see `groups`.
 
   Returns:
     The selector.
@@ -106,32 +146,70 @@ def build_selector(
   Raises:
     ValueError: If these do not fit together.
   """
-  p = np.asarray(p, np.float64)
+  try:
+    p = np.asarray(p, np.float64)
+  except (TypeError, ValueError):
+    pass  # The check says what it is instead.
   rates.check(p, beta)
-  if isinstance(availability, str):
-    models = availability_lib.MODELS
-    if availability not in models:
-      raise _one_of('availability', availability, models)
-    availability = models[availability](p, seed)
-  if availability.num_clients != p.size:
+  randomness.generator(seed, 'selection')  # Raises if there is no such seed.
+  if not checks.is_whole(num_candidates, 1):
     raise ValueError(
-      f'The availability model has {availability.num_clients} clients, but p '
-      f'has {p.size}.'
+      'num_candidates must be a whole number >= 1, but it is '
+      f'{checks.describe(num_candidates)}.'
     )
+  if isinstance(availability, str):
+    availability = availability_lib.parse(availability, p, seed)
+  checks.check_availability(
+    f'availability must be one of {", ".join(availability_lib.MODELS)}, or',
+    availability,
+  )
   constraint = clients_per_round
   if isinstance(constraint, (int, np.integer)):
     constraint = communication.fixed(int(constraint))
+  elif isinstance(constraint, str):
+    constraint = communication.parse(constraint, seed)
+  checks.check_constraint(
+    "clients_per_round must be a whole number, a text like 'uniform:5,15', or",
+    constraint,
+  )
+  for name, given, kind in (
+    ('delivery', delivery, delivery_lib.Delivery),
+    ('quotas', quotas, groups.Quotas),
+  ):
+    if given is not None and not isinstance(given, kind):
+      raise ValueError(
+        f'{name} must be a {kind.__module__}.{kind.__name__} or None, but it '
+        f'is {checks.describe(given)}.'
+      )
+  if delivery is not None and delivery.probabilities.size != p.size:
+    raise ValueError(
+      f'The delivery has the probabilities of {delivery.probabilities.size} '
+      f'clients, but p has {p.size}.'
+    )
+  if delivery is not None and policy == FIXED_POLICY:
+    raise ValueError(
+      'A fixed policy has fixed weights and cannot make up for updates that '
+      'are not delivered; take another policy, or no delivery.'
+    )
   correlation = form_of_h(correlation, availability)
   rates.numerator(p, correlation)  # Raises if there is no such form.
+  if quotas is not None:
+    check_quotas(policy)
+    _check_fit(quotas, p.size, constraint)
   chosen: selection.Policy
   if policy == FIXED_POLICY:
     chosen = fixed_policy.build(availability, constraint, p, correlation, seed)
   elif isinstance(policy, str):
     if policy not in POLICIES:
-      raise _one_of('policy', policy, {**POLICIES, FIXED_POLICY: None})
+      raise _unknown_policy(policy)
     chosen = POLICIES[policy]
-  else:
+  elif callable(policy):
     chosen = policy
+  else:
+    raise ValueError(
+      f'policy must be one of {", ".join(POLICIES)}, {FIXED_POLICY}, or a '
+      f'function of your own, but it is {checks.describe(policy)}.'
+    )
   return selection.Selector(
     p=p,
     availability=availability,
@@ -142,4 +220,6 @@ def build_selector(
     correlation=correlation,
     seed=seed,
     num_candidates=num_candidates,
+    delivery=delivery,
+    quotas=quotas,
   )

@@ -10,15 +10,18 @@ import numpy as np
 from f3ast_tff import selection
 
 
+@selection.averages
+@selection.keeps_quotas
 def select(
   s: selection.Situation, rng: np.random.Generator
 ) -> selection.Cohort:
   """Draws K_t of A_t without replacement, with probability p_k."""
   return selection.with_equal_weights(
-    selection.draw_by_share(s.p, s.available, s.k, rng)
+    selection.draw_by_share(s.p, s.available, s.k, rng, s.bounds)
   )
 
 
+@selection.averages
 def select_with_replacement(
   s: selection.Situation, rng: np.random.Generator
 ) -> selection.Cohort:

@@ -34,6 +34,7 @@ def highest(
   return np.sort(np.concatenate([sure, drawn]))
 
 
+@selection.averages
 @selection.needs_losses
 def select(
   s: selection.Situation, rng: np.random.Generator

@@ -124,6 +124,7 @@ def _by_predictions(
   return selection.Cohort(clients, weights / max(1.0, weights.sum()))
 
 
+@selection.averages
 def proportional(
   s: selection.Situation, rng: np.random.Generator
 ) -> selection.Cohort:
@@ -134,6 +135,7 @@ def proportional(
   return _by_predictions(drawn, s.num_predictions)
 
 
+@selection.averages
 @selection.needs_losses
 def power_of_choice(
   s: selection.Situation, rng: np.random.Generator
@@ -165,7 +167,15 @@ def policy_with_departures(
   if name == 'f3ast' and (
     protocol.fill_with_unavailable or protocol.divide_by_k
   ):
-    return lambda s, rng: f3ast(s, protocol, rng)
+
+    def with_departures(
+      s: selection.Situation, rng: np.random.Generator
+    ) -> selection.Cohort:
+      return f3ast(s, protocol, rng)
+
+    if protocol.fill_with_unavailable:
+      return selection.takes_unavailable(with_departures)
+    return with_departures
   if name == 'proportional' and protocol.draw_with_replacement:
     return proportional
   if name == 'power_of_choice' and protocol.losses_of_training:

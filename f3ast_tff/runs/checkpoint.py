@@ -7,10 +7,13 @@ state that was made anew. A file is written under another name and renamed, and
 the one before it stays.
 
 The rows that a run appends to its files belong to its state. A checkpoint knows
-what these files held when it was saved, and of which run it is.
+what these files held when it was saved, after which round, and of which run.
+
+A run may be continued with another number of rounds. The checkpoint after its
+last round is then of no use, because that round has a test of its own.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 import io
 import json
 import pathlib
@@ -25,7 +28,7 @@ from f3ast_tff.runs import run_directory
 
 _KEEP = 2
 _PREFIX, _SUFFIX = 'round_', '.npz'
-_ABOUT = 'about'  # JSON: `origin`, and the content of `files` by name.
+_ABOUT = 'about'  # JSON: the fields of `_Saved` but for the leaves.
 
 
 def npz(*arrays: np.ndarray, **named: np.ndarray) -> memoryview:
@@ -51,6 +54,7 @@ def rounds(folder: pathlib.Path) -> list[int]:
 def save(
   folder: pathlib.Path,
   round_num: int,
+  num_rounds: int,
   state: Any,
   origin: Mapping[str, Any],
   files: Sequence[pathlib.Path] = (),
@@ -60,6 +64,7 @@ def save(
   Args:
     folder: Where checkpoints are.
     round_num: The round.
+    num_rounds: How many rounds the run has.
     state: Any structure of arrays.
     origin: Of which run it is: settings, data, versions, by name.
     files: The files to which the run appends rows.
@@ -68,26 +73,55 @@ def save(
   contents = {
     path.name: run_directory.synced_content(path) for path in files
   }
-  about = json.dumps({'origin': dict(origin), 'files': contents})
+  about = json.dumps({
+    'round': round_num,
+    'rounds': num_rounds,
+    'origin': dict(origin),
+    'files': contents,
+  })
   leaves = [np.asarray(leaf) for leaf in tf.nest.flatten(state)]
   run_directory.write_atomically(
     _path(folder, round_num),
     npz(*leaves, **{_ABOUT: np.frombuffer(about.encode(), np.uint8)}),
   )
-  _prune(folder)
+  _prune(folder, round_num)
 
 
-def _prune(folder: pathlib.Path) -> None:
-  for old in rounds(folder)[:-_KEEP]:
-    _path(folder, old).unlink()
+def _prune(folder: pathlib.Path, newest: int) -> None:
+  """Removes old checkpoints, and those that the rows do not reach any more."""
+  found = rounds(folder)
+  kept = [round_num for round_num in found if round_num <= newest][-_KEEP:]
+  _remove(folder, set(found) - set(kept))
+
+
+def _remove(folder: pathlib.Path, some: Iterable[int]) -> None:
+  for round_num in some:
+    _path(folder, round_num).unlink()
 
 
 class _Saved(NamedTuple):
-  """What a file holds."""
+  """What a file holds.
+
+  Attributes:
+    leaves: The state.
+    round_num: The round after which it was saved; None in old files.
+    num_rounds: How many rounds the run had that saved it.
+    origin: Of which run it is.
+    contents: What the files held to which the run appends rows, by name.
+  """
 
   leaves: list[np.ndarray]
+  round_num: Optional[int]
+  num_rounds: int
   origin: Mapping[str, Any]
   contents: Mapping[str, run_directory.Content]
+
+  def is_on_the_way(self, num_rounds: int) -> bool:
+    """Whether a run of so many rounds passes through this state."""
+    if self.num_rounds == num_rounds:
+      return True
+    # The rows of a last round are those of a run of that length only.
+    return (self.round_num or 0) < min(self.num_rounds, num_rounds)
 
 
 def _read(path: pathlib.Path) -> _Saved:
@@ -101,6 +135,8 @@ def _read(path: pathlib.Path) -> _Saved:
       about = json.loads(arrays[_ABOUT].tobytes())
       return _Saved(
         [arrays[f'arr_{place}'] for place in range(len(arrays.files) - 1)],
+        about.get('round'),
+        int(about.get('rounds', 0)),
         dict(about['origin']),
         {
           name: run_directory.Content(int(size), str(digest))
@@ -116,6 +152,7 @@ def _read(path: pathlib.Path) -> _Saved:
 def load(
   folder: pathlib.Path,
   round_num: int,
+  num_rounds: int,
   like: Any,
   origin: Mapping[str, Any],
   files: Sequence[pathlib.Path] = (),
@@ -125,12 +162,13 @@ def load(
   Args:
     folder: Where checkpoints are.
     round_num: The round after which it was saved.
+    num_rounds: How many rounds the run is to have.
     like: A state of the same structure, shapes and types.
     origin: Of which run it must be.
     files: The files to which the run appends rows.
 
   Returns:
-    The state.
+    The state; None if a run of so many rounds does not pass through it.
 
   Raises:
     OSError: If the checkpoint or one of the files cannot be read, or is
@@ -139,6 +177,16 @@ def load(
   """
   path = _path(folder, round_num)
   saved = _read(path)
+  if saved.round_num is None:
+    raise run_directory.RunDirectoryError(
+      f'{path} is of an earlier version of f3ast_tff, which did not record the '
+      'round in it; finish the run with that version, or name another '
+      '--output_dir.'
+    )
+  if saved.round_num != round_num:
+    raise OSError(
+      f'{path} is damaged (it is of round {saved.round_num}).'
+    )
   different = run_directory.differences(saved.origin, origin)
   if different:
     raise run_directory.RunDirectoryError(
@@ -152,6 +200,8 @@ def load(
       f'{path} is of another model or number of clients; name another '
       '--output_dir.'
     )
+  if not saved.is_on_the_way(num_rounds):
+    return None
   nothing = run_directory.Content(0, '')
   contents = {file: saved.contents.get(file.name, nothing) for file in files}
   for file, content in contents.items():
@@ -166,39 +216,49 @@ def load(
 
 def load_latest(
   folder: pathlib.Path,
+  num_rounds: int,
   like: Any,
   origin: Mapping[str, Any],
   files: Sequence[pathlib.Path] = (),
 ) -> Optional[tuple[int, Any]]:
-  """Returns the newest checkpoint that can be read.
+  """Returns the newest checkpoint that can be used.
 
   Args:
     folder: Where checkpoints are.
+    num_rounds: How many rounds the run is to have.
     like: A state of the same structure, shapes and types.
     origin: Of which run it must be.
     files: The files to which the run appends rows; cut back as in `load`, and
-      removed if there is no checkpoint.
+      removed if the run has to begin again.
 
   Returns:
-    The round and the state after it; None if there is no checkpoint.
+    The round and the state after it; None if the run begins with round 1.
 
   Raises:
     RunDirectoryError: If something is there and none of it can be used.
   """
   found = rounds(folder)
+  ends = []  # Of runs of another length.
   for round_num in reversed(found):
     try:
-      state = load(folder, round_num, like, origin, files)
-      if round_num == found[-1]:  # A kill may have come before `save` did it.
-        _prune(folder)
-      return round_num, state
+      state = load(folder, round_num, num_rounds, like, origin, files)
     except OSError as error:
       logging.warning('%s The checkpoint before it is taken.', error)
-  if found or (folder.is_dir() and any(folder.iterdir())):
+      continue
+    if state is None:
+      ends.append(round_num)
+      continue
+    _remove(folder, ends)
+    if round_num == found[-1]:  # A kill may have come before `save` did it.
+      _prune(folder, round_num)
+    return round_num, state
+  there = list(folder.iterdir()) if folder.is_dir() else []
+  if len(there) > len(ends):
     raise run_directory.RunDirectoryError(
       f'No checkpoint in {folder} can be used; move its run away to begin '
       'again, or name another --output_dir.'
     )
   for file in files:
     run_directory.cut_back(file, 0)
+  _remove(folder, ends)
   return None

@@ -6,16 +6,20 @@ level: nothing here imports TensorFlow.
 """
 
 import collections
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 import dataclasses
 import math
 import os
-from typing import Any, NamedTuple, Optional
+from typing import Any, NamedTuple, Optional, Union
 
 from f3ast_tff import availability
 from f3ast_tff import communication
+from f3ast_tff import delivery as delivery_lib
+from f3ast_tff import groups as groups_lib
 from f3ast_tff import methods
 from f3ast_tff import rates
+from f3ast_tff import targets
+from f3ast_tff import traces
 from f3ast_tff.methods import released
 
 
@@ -49,19 +53,34 @@ MACHINES = 'Cores and machines'
 TESTS = 'Tests during training'
 OUTPUT = 'Output'
 
+# More is a slip of the pen: it would take years, or all memory.
+_MOST = 10**9
+_MOST_CLIENTS = 2**31 - 1  # As in `communication`.
+
 
 def _setting(
   default: Any,
   group: str,
-  help_text: str,
+  help_text: Union[str, Callable[[], str]],
   choices: Optional[Collection[str]] = None,
   least: Optional[int] = None,
+  most: Optional[int] = None,
 ) -> Any:
   """Returns a field: its default, its group, its help, what it may be."""
   metadata = {
-    'group': group, 'help': help_text, 'choices': choices, 'least': least
+    'group': group,
+    'help': help_text,
+    'choices': choices,
+    'least': least,
+    'most': most,
   }
   return dataclasses.field(default=default, metadata=metadata)
+
+
+def help_of(field: dataclasses.Field) -> str:
+  """Returns the help of a setting, with what a program has added by now."""
+  text = field.metadata['help']
+  return text() if callable(text) else text
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,23 +116,103 @@ class Config:
     'times the squared distance.',
     least=0,
   )
+  target: str = _setting(
+    'data',
+    METHOD,
+    "Each client's share p of the objective: of the data; uniform (all users "
+    'alike); power:A (p^A, normalised); groups (all of --groups alike, inside '
+    'by data); or file:PATH (a CSV file with columns client and share).',
+  )
   avail: str = _setting(
     'home_devices',
     AVAILABILITY,
-    'The availability model, Section 4.1 of the paper.',
-    availability.MODELS,
+    lambda: f'The availability model: {", ".join(availability.usages())}.',
+  )
+  round_seconds: int = _setting(
+    600,
+    AVAILABILITY,
+    'With avail=trace: the seconds from the start of a round to that of the '
+    'next one.',
+    least=1,
+    most=_MOST,
+  )
+  trace_start: int = _setting(
+    0,
+    AVAILABILITY,
+    'With avail=trace: the second of its clock at which round 1 starts; 0 is a '
+    'midnight.',
+    least=0,
+    most=_MOST,
+  )
+  trace_state: str = _setting(
+    'ready',
+    AVAILABILITY,
+    'With avail=trace: what counts as available. A state of the file, e.g. '
+    'ready, charging, wifi, locked, or several at the same time: '
+    'charging+wifi.',
+  )
+  trace_assignment: str = _setting(
+    'random',
+    AVAILABILITY,
+    'With avail=trace: who has which phone. At random; or clients with the '
+    'most data have those that are available the most, or the least; or '
+    'client 0, 1, ... has the phone of that name.',
+    traces.ASSIGNMENTS,
   )
   rounds: int = _setting(
     500,
     TRAINING,
     'The number of rounds T.',
     least=1,
+    most=_MOST,
   )
   clients_per_round: str = _setting(
     '10',
     AVAILABILITY,
     'The communication constraint K_t: a number, or uniform:LOW,HIGH, or '
     'schedule:K1,K2,..., or markov:K_GOOD,K_BAD,P_TURN_BAD,P_TURN_GOOD.',
+  )
+  groups: str = _setting(
+    '',
+    AVAILABILITY,
+    'Groups of clients: blocks:G (G equal blocks, called 0, 1, ...), labels '
+    "(by a client's most frequent label), or file:PATH (a CSV file with "
+    'columns client and group).',
+  )
+  group_quota: str = _setting(
+    '',
+    AVAILABILITY,
+    'How many clients of a group take part in a round: LEAST..MOST for all '
+    'groups, or NAME:LEAST..MOST with commas between; either number may be '
+    'left out. With / between, the quotas of round 1, 2, ..., which repeat.',
+  )
+  delivery: str = _setting(
+    '',
+    AVAILABILITY,
+    'Loss after selection: the probability that a selected client delivers its '
+    'update; file:PATH (a CSV file with columns client and probability); or '
+    'trace (those of --avail=trace:FILE that stay to the end of the round). By '
+    'default all deliver.',
+  )
+  over_selection: float = _setting(
+    1.0,
+    AVAILABILITY,
+    'Select so many times K_t clients; the first K_t that deliver count. With '
+    '--delivery.',
+    least=1,
+  )
+  rates_count: str = _setting(
+    delivery_lib.DELIVERED,
+    RATES,
+    'What r counts where not all deliver: delivered updates, so that the sum '
+    'of updates is unbiased, or selected clients, which favours reliable ones.',
+    delivery_lib.COUNTS,
+  )
+  delivery_in_score: bool = _setting(
+    False,
+    RATES,
+    "Multiply F3AST's scores by the probabilities to deliver: the greedy step "
+    'for H over delivered rates. With --delivery.',
   )
   beta: float = _setting(
     0.001,
@@ -133,6 +232,7 @@ class Config:
     METHOD,
     'How many clients Power-of-Choice queries for their loss, its d.',
     least=1,
+    most=_MOST_CLIENTS,
   )
   protocol: str = _setting(
     'paper',
@@ -154,6 +254,7 @@ class Config:
     TRAINING,
     'Decides everything that is random.',
     least=0,
+    most=2**32 - 1,
   )
   client_learning_rate: Optional[float] = _setting(
     None,
@@ -184,12 +285,14 @@ class Config:
     TRAINING,
     'The size of a local batch.',
     least=1,
+    most=10**6,
   )
   local_epochs: int = _setting(
     1,
     TRAINING,
     'Passes over the local data per round.',
     least=1,
+    most=1000,
   )
   local_steps: int = _setting(
     0,
@@ -198,6 +301,7 @@ class Config:
     'on a full batch, and goes through its data again and again for that; 0 '
     'for --local_epochs.',
     least=0,
+    most=10**5,
   )
   parallel_clients: int = _setting(
     0,
@@ -206,12 +310,14 @@ class Config:
     'as many as there are cores. Sums are rounded differently with another '
     'number.',
     least=0,
+    most=10**4,
   )
   eval_every: int = _setting(
     10,
     TESTS,
     'Test every so many rounds, and after the last one.',
     least=1,
+    most=_MOST,
   )
   eval_examples: int = _setting(
     0,
@@ -220,12 +326,14 @@ class Config:
     'User averages are then over the users that hold some of them. The last '
     'test is always on all.',
     least=0,
+    most=_MOST,
   )
   checkpoint_every: int = _setting(
     100,
     OUTPUT,
     'Save the state every so many rounds.',
     least=1,
+    most=_MOST,
   )
 
   def __post_init__(self) -> None:
@@ -242,10 +350,14 @@ class Config:
         raise ValueError(
           f'{field.name} must be a finite number, but it is {value}.'
         )
-      least = field.metadata['least']
+      least, most = field.metadata['least'], field.metadata['most']
       if least is not None and value < least:
         raise ValueError(
           f'{field.name} must be at least {least}, but it is {value}.'
+        )
+      if most is not None and value > most:
+        raise ValueError(
+          f'{field.name} must be at most {most}, but it is {value}.'
         )
     for name in (
       'client_learning_rate', 'server_learning_rate', 'server_epsilon'
@@ -260,13 +372,18 @@ class Config:
         'local_steps takes the place of local_epochs, so give one of them; but '
         f'they are {self.local_steps} and {self.local_epochs}.'
       )
+    availability.check(self.avail)
+    traces.parse_state(self.trace_state)
     released.parse(self.protocol)
-    constraint = communication.parse(self.clients_per_round)
+    constraint = communication.parse(self.clients_per_round, self.seed)
     chosen = self.selection or methods.ALGORITHMS[self.algorithm].selection
-    if chosen == 'power_of_choice' and self.num_candidates < constraint.maximum:
+    self._check_groups(chosen)
+    self._check_delivery(chosen)
+    most = delivery_lib.num_selected(self.over_selection, constraint.maximum)
+    if chosen == 'power_of_choice' and self.num_candidates < most:
       raise ValueError(
         f'num_candidates must be at least K for Power-of-Choice, but it is '
-        f'{self.num_candidates} and K is up to {constraint.maximum}.'
+        f'{self.num_candidates} and K is up to {most}.'
       )
     optimizer = self.server_optimizer
     optimizer = optimizer or methods.ALGORITHMS[self.algorithm].server_optimizer
@@ -279,6 +396,54 @@ class Config:
       raise ValueError(
         'clients_per_round is 0 in every round, so nobody would ever train; '
         'give a positive number.'
+      )
+    if not any(map(constraint, range(1, self.rounds + 1))):
+      raise ValueError(
+        f'clients_per_round is 0 up to round {self.rounds}, the last one '
+        '(--rounds), so nobody would ever train; give a positive number '
+        'before that, or more rounds.'
+      )
+
+  def _check_groups(self, chosen: str) -> None:
+    """Raises a `ValueError` unless target, groups and quotas fit together."""
+    target = targets.parse(self.target)
+    if self.groups:
+      groups_lib.parse_grouping(self.groups)
+    if self.group_quota:
+      groups_lib.parse(self.group_quota)
+      methods.check_quotas(chosen)
+      protocol = released.parse(self.protocol)
+      if released.policy_with_departures(chosen, protocol) != chosen:
+        raise ValueError(
+          'group_quota is for selection as in the paper, but protocol is '
+          f'{self.protocol}.'
+        )
+    is_used = bool(self.group_quota) or target.kind == 'groups'
+    if is_used != bool(self.groups):
+      there = 'only groups' if self.groups else 'no groups'
+      raise ValueError(
+        f'groups goes with group_quota or target=groups, but there is {there}; '
+        'give both or none.'
+      )
+
+  def _check_delivery(self, chosen: str) -> None:
+    """Raises a `ValueError` unless what is said of deliveries fits."""
+    kind = delivery_lib.parse(self.delivery).kind
+    if kind == 'trace' and not self.avail.startswith('trace:'):
+      raise ValueError(
+        f'delivery=trace needs avail=trace:FILE, but avail is {self.avail}.'
+      )
+    if kind == 'all':
+      for name in ('over_selection', 'rates_count', 'delivery_in_score'):
+        if getattr(self, name) != getattr(type(self), name):
+          raise ValueError(
+            f'{name} is for runs in which not all clients deliver; give '
+            'delivery as well.'
+          )
+    if self.delivery_in_score and chosen != 'f3ast':
+      raise ValueError(
+        'delivery_in_score is about the scores of f3ast, but selection is '
+        f'{chosen}.'
       )
 
   @property
@@ -311,6 +476,13 @@ class Config:
       server_learning_rate=first(self.server_learning_rate, step_sizes.server),
       server_epsilon=first(self.server_epsilon, step_sizes.epsilon),
     )
+
+
+def availability_name(settings: Mapping[str, Any]) -> str:
+  """Returns what to call the availability of a run: without folders."""
+  text = settings['avail']
+  name, _, file = text.partition(':')
+  return f'trace:{os.path.basename(file)}' if name == 'trace' else text
 
 
 def method_name(settings: Mapping[str, Any]) -> str:

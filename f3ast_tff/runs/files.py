@@ -3,14 +3,12 @@
 `run_directory` lists them; these are their columns.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-import contextlib
+from collections.abc import Sequence
 import pathlib
 from typing import Any, NamedTuple
 
 import numpy as np
 import psutil
-import tensorflow as tf
 
 from f3ast_tff import selection
 from f3ast_tff.datasets import federated
@@ -18,7 +16,6 @@ from f3ast_tff.execution import rounds as rounds_lib
 from f3ast_tff.learning import process as process_lib
 from f3ast_tff.methods import fixed_policy
 from f3ast_tff.runs import checkpoint
-from f3ast_tff.runs import evaluation
 from f3ast_tff.runs import run_directory
 
 # They belong to the state. The times that timing.csv holds do not.
@@ -38,12 +35,24 @@ class Progress(NamedTuple):
   Attributes:
     server: The state of the learning process, r included.
     times_available: Per client, in how many rounds it was available.
-    times_selected: Per client, in how many rounds it took part.
+    times_selected: Per client, in how many rounds it was selected.
+    times_delivered: Per client, in how many rounds it delivered an update.
   """
 
   server: Any
   times_available: np.ndarray
   times_selected: np.ndarray
+  times_delivered: np.ndarray
+
+  def counting(self, round_: rounds_lib.Round) -> 'Progress':
+    """Returns it with one more round counted; the server is left as it was."""
+    selected, delivered = (
+      self.times_selected.copy(), self.times_delivered.copy()
+    )
+    selected[round_.selected] += 1
+    delivered[round_.delivered] += 1
+    available = self.times_available + round_.available
+    return Progress(self.server, available, selected, delivered)
 
 
 def model_weights(state: process_lib.ServerState) -> tuple[Any, Any]:
@@ -52,46 +61,28 @@ def model_weights(state: process_lib.ServerState) -> tuple[Any, Any]:
   return weights.trainable, weights.non_trainable
 
 
-def row(round_: rounds_lib.Round, t: int, k: int) -> dict[str, Any]:
-  """Returns the row of a round in `rounds.csv`."""
+def columns(
+  round_: rounds_lib.Round, k: int, all_deliver: bool = True
+) -> dict[str, Any]:
+  """Returns what `rounds.csv` has of a round."""
   measured = round_.metrics['selection']
+  lost = np.intersect1d(round_.cohort.clients, round_.lost)
+  of_delivery = {
+    'delivered': round_.delivered.size,
+    'lost': ' '.join(map(str, round_.lost)),
+  }
   return {
-    'round': t,
     'available': int(round_.available.sum()),
     'k': k,
-    'selected': int(measured['selected']),
-    'left_out': int(measured['excluded']),
-    'empty': int(measured['selected'] == 0),
+    'selected': round_.selected.size,
+    'left_out': int(measured['excluded']) - lost.size,
+    'empty': int(round_.selected.size == 0),
     'sum_of_weights': float(measured['sum_of_weights']),
     'variance_bound': float(measured['variance_bound']),
     'train_loss': float(round_.metrics['client_work']['train']['loss']),
-    'clients': ' '.join(map(str, round_.cohort.clients)),
+    **({} if all_deliver else of_delivery),
+    'clients': ' '.join(map(str, round_.selected)),
   }
-
-
-@contextlib.contextmanager
-def writing_events() -> Iterator[None]:
-  """Turns TensorFlow's errors of a full disk into those of Python."""
-  try:
-    yield
-  except tf.errors.OpError as error:
-    reason = error.message.partition('} ')[2] or error.message
-    raise OSError(reason.partition('\n')[0]) from error
-
-
-def write_test(
-  folder: pathlib.Path,
-  t: int,
-  metrics: evaluation.Metrics,
-  round_row: Mapping[str, Any],
-) -> None:
-  """Writes what a test gave, next to what happened in its round."""
-  row = {'round': t, **metrics._asdict(), **round_row}
-  del row['clients']
-  run_directory.append_row(folder / 'metrics.csv', row)
-  with writing_events():
-    for name, value in row.items():
-      tf.summary.scalar(name, value, step=t)
 
 
 def write_timing(
@@ -112,19 +103,21 @@ def write_final_files(
 ) -> None:
   """Writes each client's participation, and the model."""
   server = progress.server
+  table = {
+    'client': np.arange(len(dataset.train)),
+    'examples': dataset.num_examples,
+    'p': selector.p,
+    'times_available': progress.times_available,
+    'times_selected': progress.times_selected,
+    'times_delivered': progress.times_delivered,
+    'rate': server.rates,
+  }
+  if selector.delivery is None:
+    del table['times_delivered']
   run_directory.write_table(
     folder / 'clients.csv',
-    ['client', 'examples', 'p', 'times_available', 'times_selected', 'rate'],
-    list(
-      zip(
-        range(len(dataset.train)),
-        dataset.num_examples.tolist(),
-        selector.p.tolist(),
-        progress.times_available.tolist(),
-        progress.times_selected.tolist(),
-        server.rates.tolist(),
-      )
-    ),
+    list(table),
+    list(zip(*(column.tolist() for column in table.values()))),
   )
   if isinstance(selector.policy, fixed_policy.FittedPolicy):
     fixed = selector.policy.fitted

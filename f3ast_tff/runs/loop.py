@@ -4,7 +4,7 @@ Runs rounds, tests the model, saves checkpoints, and writes the files of the
 run's folder.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 import dataclasses
 import functools
 import gc
@@ -14,36 +14,47 @@ from typing import Any, NamedTuple, Optional
 
 import numpy as np
 import tensorflow as tf
-import tqdm
+import tensorflow_federated as tff
 
+from f3ast_tff import availability
+from f3ast_tff import traces
 from f3ast_tff.datasets import federated
 from f3ast_tff.execution import rounds as rounds_lib
 from f3ast_tff.execution.cluster import cluster as cluster_lib
 from f3ast_tff.learning import training as training_lib
 from f3ast_tff.runs import checkpoint
+from f3ast_tff.runs import client_files
 from f3ast_tff.runs import config as config_lib
 from f3ast_tff.runs import divergence
 from f3ast_tff.runs import evaluation
 from f3ast_tff.runs import excluded as excluded_lib
 from f3ast_tff.runs import files as files_lib
+from f3ast_tff.runs import progress as progress_lib
+from f3ast_tff.runs import releases as releases_lib
 from f3ast_tff.runs import run_directory
 from f3ast_tff.runs import server_rate_file
 from f3ast_tff.runs import task as task_lib
+from f3ast_tff.runs import trace_file
 
 
 def _origin(
   config: config_lib.Config,
   dataset: federated.FederatedDataset,
+  model: availability.Availability,
 ) -> dict[str, Any]:
   """Returns what a checkpoint must be of to continue it."""
   origin = {
     **dataclasses.asdict(config),
+    **client_files.digests(config),
     'the data set': federated.fingerprint(dataset),
     **run_directory.versions(),
   }
+  del origin['rounds']  # `checkpoint` knows which states have another one.
   given = server_rate_file.of(config)
   if given is not None:
     origin['the server_rate_file'] = given.sha256
+  if isinstance(model, traces.Clocked):
+    origin['the trace'] = model.trace.sha256
   return origin
 
 
@@ -63,10 +74,11 @@ class _Files(NamedTuple):
 
 
 class _Test(NamedTuple):
-  """How to test, and on which examples during training."""
+  """How to test, on which examples during training, and of which data."""
 
   evaluate: Callable[[Any, Optional[np.ndarray]], evaluation.Metrics]
   rows: Optional[np.ndarray]
+  dataset: federated.FederatedDataset
 
 
 def run(
@@ -75,6 +87,7 @@ def run(
   folder: pathlib.Path,
   stop_if_diverged: bool = True,
   cluster: Optional[cluster_lib.Cluster] = None,
+  release_managers: Sequence[tff.program.ReleaseManager] = (),
 ) -> float:
   """Trains from the newest checkpoint in the folder, or from the start.
 
@@ -82,9 +95,11 @@ def run(
     config: The settings, learning rates included.
     task: What is trained.
     folder: The run's folder, claimed by the caller.
-    stop_if_diverged: Whether to end when numbers are not finite any more; else
-      all rounds are run whatever they give.
+    stop_if_diverged: Whether to end when numbers are not finite any more, or
+      absurd; else all rounds are run whatever they give.
     cluster: Where clients train; None for this process. The files are the same.
+    release_managers: What is given the metrics of each round next to the files,
+      in the form that `releases` describes.
 
   Returns:
     The seconds that training took, without set-up; the files are in the folder.
@@ -104,8 +119,11 @@ def run(
     evaluation.subset(
       len(task.dataset.test_owner), config.eval_examples, config.seed
     ),
+    task.dataset,
   )
-  files = _Files(folder, _origin(config, task.dataset))
+  files = _Files(
+    folder, _origin(config, task.dataset, training.selector.availability)
+  )
   rounds = rounds_lib.Rounds(
     training, config.rounds, None if cluster is None else cluster.runner
   )
@@ -116,9 +134,18 @@ def run(
   gc.freeze()
   gc.enable()
   started = time.perf_counter()
-  start, progress = _restore(files, rounds)
+  start, progress = _restore(config, files, rounds)
+  trace_file.begin(folder, training.selector)
   progress = _train(
-    config, training, rounds, test, files, start, progress, stop_if_diverged
+    config,
+    training,
+    rounds,
+    test,
+    files,
+    start,
+    progress,
+    stop_if_diverged,
+    release_managers,
   )
   files_lib.write_final_files(folder, task.dataset, training.selector, progress)
   return time.perf_counter() - started
@@ -141,23 +168,25 @@ def _open(
 
 
 def _restore(
-  files: _Files, rounds: rounds_lib.Rounds
+  config: config_lib.Config, files: _Files, rounds: rounds_lib.Rounds
 ) -> tuple[int, files_lib.Progress]:
   """Returns the last saved round and state, and drops rows beyond it."""
   state = rounds.state
   nobody = np.zeros(len(state.rates), np.int64)
-  progress = files_lib.Progress(state, nobody, nobody)
+  progress = files_lib.Progress(state, nobody, nobody, nobody)
   for folder in (files.folder, files.checkpoints):
     run_directory.remove_unfinished(folder)
   start = 0
   found = checkpoint.load_latest(
-    files.checkpoints, progress, files.origin, files.rows
+    files.checkpoints, config.rounds, progress, files.origin, files.rows
   )
   if found is not None:
     start, progress = found
     rounds.state = progress.server
   timing = files.folder / 'timing.csv'
   run_directory.keep_rounds(timing, files_lib.TIMING, start)
+  if start < config.rounds:
+    run_directory.remove_final_files(files.folder)
   return start, progress
 
 
@@ -170,31 +199,25 @@ def _train(
   start: int,
   progress: files_lib.Progress,
   is_guarded: bool,
+  managers: Sequence[tff.program.ReleaseManager],
 ) -> files_lib.Progress:
-  """Runs the rounds after `start` and writes their rows."""
-  folder = files.folder
-  excluded = excluded_lib.ExcludedClients(training.cohort_data.num_examples)
+  """Runs the rounds after `start` and releases their metrics."""
+  excluded = excluded_lib.ExcludedClients(test.dataset.train)
   without_update = 0
-  available, selected = progress.times_available, progress.times_selected
-  with files_lib.writing_events():
-    events = tf.summary.create_file_writer(str(folder / 'tensorboard'))
-  bar = tqdm.trange(
-    start + 1,
-    config.rounds + 1,
-    initial=start,
-    total=config.rounds,
-    unit='round',
-    disable=None,  # Quiet unless standard error is a terminal.
-  )
-  with events.as_default(), bar:
-    for t in bar:
+  releasing = releases_lib.to_files(files.folder, managers)
+  showing = progress_lib.shown(start, config.rounds)
+  with releasing as releases, showing as show:
+    for t in range(start + 1, config.rounds + 1):
       began = time.perf_counter()
       round_ = rounds.run(t)
-      round_row = files_lib.row(round_, t, training.selector.constraint(t))
-      run_directory.append_row(folder / 'rounds.csv', round_row)
-      available = available + round_.available
-      is_member = np.isin(np.arange(selected.size), round_.cohort.clients)
-      selected = selected + is_member
+      value: dict[str, dict[str, Any]] = {
+        'round': files_lib.columns(
+          round_,
+          training.selector.constraint(t),
+          training.selector.delivery is None,
+        )
+      }
+      progress = progress.counting(round_)
       excluded.log(round_, t)
       without_update = divergence.rounds_without_update(
         without_update, *excluded.expected_and_counted(round_)
@@ -205,41 +228,51 @@ def _train(
       is_saved = t % config.checkpoint_every == 0 or is_last
       weights: list[np.ndarray] = []
       test_losses: list[float] = []
+      accuracy = None
       if is_tested or is_saved:
-        progress = files_lib.Progress(rounds.state, available, selected)
+        progress = progress._replace(server=rounds.state)
         weights = tf.nest.flatten(files_lib.model_weights(progress.server))
       if is_tested:
         metrics = test.evaluate(
           files_lib.model_weights(progress.server),
           None if is_last else test.rows,
         )
-        files_lib.write_test(folder, t, metrics, round_row)
-        bar.set_postfix(accuracy=f'{metrics.accuracy:.3f}')
+        value['test'] = metrics._asdict()
+        accuracy = metrics.accuracy
         test_losses = [metrics.loss, metrics.user_loss]
       evaluated = time.perf_counter()
+      releases.release(value, t)
+      show(t, accuracy)
       if is_guarded:
         problem = divergence.problem(without_update, weights, test_losses)
         if problem is not None:
-          raise _diverged(problem, t, bool(round_.failed), config, files)
+          raise _diverged(
+            problem, t, bool(round_.failed), config, files, test.dataset
+          )
         # What may be the beginning of the end is not the last good state.
         is_saved = is_last or (is_saved and without_update == 0)
       if is_saved:
-        with files_lib.writing_events():
-          events.flush()
+        releases.flush(t)
         checkpoint.save(
-          files.checkpoints, t, progress, files.origin, files.rows
+          files.checkpoints,
+          t,
+          config.rounds,
+          progress,
+          files.origin,
+          files.rows,
         )
       moments = began, trained, evaluated, time.perf_counter()
-      files_lib.write_timing(folder, t, moments)
+      files_lib.write_timing(files.folder, t, moments)
   return progress
 
 
 def _diverged(
-  problem: str,
+  problem: divergence.Problem,
   round_num: int,
   is_failing: bool,
   config: config_lib.Config,
   files: _Files,
+  dataset: federated.FederatedDataset,
 ) -> divergence.DivergenceError:
   saved = checkpoint.rounds(files.checkpoints)
   kept = 'No state had been saved before'
@@ -251,7 +284,9 @@ def _diverged(
   )
   if is_failing:
     advice = 'training fails at its clients: look at their data and the model'
+  cause = divergence.cause_in_data(problem, dataset)
   return divergence.DivergenceError(
-    f'The run has diverged in round {round_num} ({problem}); {advice}. {kept}; '
+    f'The run {"stops" if cause else "has diverged"} in round {round_num} '
+    f'({problem.what}); {cause or advice}. {kept}; '
     '--resume --on_divergence=continue trains on all the same.'
   )

@@ -5,15 +5,19 @@
   rounds.csv        one row per round: how many were there, who trained, weights
   timing.csv        seconds, memory; apart: the other files repeat exactly
   clients.csv       each client's rate and participation at the end
+  phones.csv        on a trace, which phone each client has
   model.npz         the weights and rates at the end
   summary.png       accuracy and participation
   checkpoints/      the state to resume from
   tensorboard/      events
+  *_run_id          what the run is called by a tracker
+  temporary/        temporary files, as long as it runs
 
 Rows are appended as rounds go by. A checkpoint knows what metrics.csv and
 rounds.csv held when it was saved. After a crash they are cut back to that and
 written on, so that a resumed run leaves the same files; only timing.csv and the
-events tell that it was interrupted.
+events tell that it was interrupted. So it is with a finished run that is given
+more rounds.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -32,10 +36,27 @@ from typing import Any, NamedTuple, Union
 
 from f3ast_tff import version
 
+TEMPORARY = 'temporary'
 _PACKAGES = ('tensorflow-federated', 'tensorflow', 'numpy')
 _OURS = 'f3ast-tff'
+# What a run writes when its last round is over.
+_FINAL_FILES = ('clients.csv', 'fixed_policy.csv', 'model.npz', 'summary.png')
 # What settings are in runs from before there were any such.
-OLD_DEFAULTS: Mapping[str, Any] = {'local_steps': 0, 'server_rate_file': ''}
+OLD_DEFAULTS: Mapping[str, Any] = {
+  'local_steps': 0,
+  'server_rate_file': '',
+  'round_seconds': 600,
+  'trace_start': 0,
+  'trace_state': 'ready',
+  'trace_assignment': 'random',
+  'target': 'data',
+  'groups': '',
+  'group_quota': '',
+  'delivery': '',
+  'over_selection': 1.0,
+  'rates_count': 'delivered',
+  'delivery_in_score': False,
+}
 
 
 class RunDirectoryError(ValueError):
@@ -150,6 +171,41 @@ def read_config(folder: pathlib.Path) -> dict[str, Any]:
   return config
 
 
+def check_same(
+  folder: pathlib.Path,
+  settings: Mapping[str, Any],
+  but_for_rounds: bool = False,
+) -> None:
+  """Checks that the run of a folder is one of these settings and versions.
+
+  Args:
+    folder: The folder.
+    settings: All settings of the run.
+    but_for_rounds: Whether it may have another number of rounds.
+
+  Raises:
+    RunDirectoryError: If it holds another run, or one of another version.
+  """
+  found = read_config(folder)
+  there = dict(found['settings'])
+  if but_for_rounds:
+    there['rounds'] = settings['rounds']
+  different = differences(there, settings)
+  if different:
+    raise RunDirectoryError(
+      f'{folder} holds another run ({"; ".join(different[:3])}); name another '
+      '--output_dir.'
+    )
+  theirs = dict(found.get('versions', {}))
+  theirs.pop('python', None)  # Makes no difference to the numbers.
+  different = differences(theirs, versions())
+  if different:
+    raise RunDirectoryError(
+      f'{folder} holds a run of another version ({"; ".join(different)}); go '
+      'back to that version, or name another --output_dir.'
+    )
+
+
 @contextlib.contextmanager
 def claim(
   folder: pathlib.Path, settings: Mapping[str, Any], resume: bool
@@ -195,11 +251,15 @@ def claim(
     yield
 
 
+def _write_config(path: pathlib.Path, config: Mapping[str, Any]) -> None:
+  write_atomically(path, json.dumps(config, indent=2) + '\n')
+
+
 def _check_or_write_config(
   folder: pathlib.Path, settings: Mapping[str, Any], resume: bool
 ) -> None:
   path = folder / 'config.json'
-  ours = {'.lock', path.name, path.name + '.tmp'}
+  ours = {'.lock', TEMPORARY, path.name, path.name + '.tmp'}
   others = {f.name for f in folder.iterdir()} - ours
   if not path.exists() and others:
     raise RunDirectoryError(
@@ -212,28 +272,41 @@ def _check_or_write_config(
       'versions': {'python': platform.python_version(), **versions()},
       'revision': revision(),
     }
-    write_atomically(path, json.dumps(config, indent=2) + '\n')
+    _write_config(path, config)
     return
   found = read_config(folder)
-  different = differences(found['settings'], settings)
-  if different:
-    raise RunDirectoryError(
-      f'{folder} holds another run ({"; ".join(different[:3])}); name another '
-      '--output_dir.'
-    )
-  theirs = dict(found.get('versions', {}))
-  theirs.pop('python', None)  # Makes no difference to the numbers.
-  different = differences(theirs, versions())
-  if different:
-    raise RunDirectoryError(
-      f'{folder} holds a run of another version ({"; ".join(different)}); go '
-      'back to that version, or name another --output_dir.'
-    )
+  there, rounds = found['settings'].get('rounds'), settings.get('rounds', 0)
+  is_longer_or_shorter = type(there) is int and there != rounds
+  check_same(folder, settings, is_longer_or_shorter)
   if not resume:
     raise RunDirectoryError(
       f'{folder} already holds this run; give --resume to continue it, or '
       'name another --output_dir.'
     )
+  if not is_longer_or_shorter:
+    return
+  done = rounds_done(folder)
+  if done > rounds:
+    raise RunDirectoryError(
+      f'{folder} holds {done} rounds of this run already, but --rounds is '
+      f'{rounds}; give at least {done}, or name another --output_dir.'
+    )
+  _write_config(path, {**found, 'settings': dict(settings)})
+
+
+def rounds_done(folder: pathlib.Path) -> int:
+  """Returns how many rounds a run has recorded."""
+  try:
+    with open(folder / 'rounds.csv', 'rb') as file:
+      return max(0, sum(1 for _ in file) - 1)
+  except OSError:
+    return 0
+
+
+def remove_final_files(folder: pathlib.Path) -> None:
+  """Removes what a run of fewer rounds wrote at its end."""
+  for name in _FINAL_FILES:
+    (folder / name).unlink(missing_ok=True)
 
 
 def append_row(path: pathlib.Path, row: Mapping[str, Any]) -> None:
@@ -300,7 +373,7 @@ def keep_rounds(
   if not path.exists():
     return
   header = ','.join(columns).encode() + b'\n'
-  row = re.compile(rb'(\d{1,9})(,[0-9.]+){%d}\n' % (len(columns) - 1))
+  row = re.compile(rb'(\d{1,10})(,[0-9.]+){%d}\n' % (len(columns) - 1))
   first, *rows = path.read_bytes().splitlines(keepends=True) or [b'']
   size = len(header)
   for line in rows if first == header else []:

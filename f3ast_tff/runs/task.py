@@ -7,7 +7,9 @@ from typing import Any, NamedTuple, Optional
 import numpy as np
 import tensorflow_federated as tff
 
+from f3ast_tff import checks
 from f3ast_tff.datasets import federated
+from f3ast_tff.learning import arguments
 from f3ast_tff.learning import build as build_lib
 from f3ast_tff.learning import client_optimizers
 from f3ast_tff.learning import clients as clients_lib
@@ -37,6 +39,23 @@ class Task(NamedTuple):
   dataset: federated.FederatedDataset
   model: functional.Model
   load: Optional[Callable[[], federated.FederatedDataset]] = None
+
+
+def checked(task: Any, build_task: Callable[..., Any]) -> Task:
+  """Returns the task that a function of the user's returned, if it is one."""
+  for what, value, kind in (
+    ('a task.Task', task, Task),
+    ('a dataset from federated.FederatedDataset',
+     getattr(task, 'dataset', None), federated.FederatedDataset),
+    ('a model from functional.build',
+     getattr(task, 'model', None), functional.Model),
+  ):
+    if not isinstance(value, kind):
+      raise SettingsError(
+        f'The function {checks.name_of(build_task)} must return {what}, but it '
+        f'is {checks.describe(value)}.'
+      )
+  return task
 
 
 def _client_optimizer(
@@ -87,30 +106,38 @@ def build(config: config_lib.Config, task: Task) -> training_lib.Training:
   dataset = task.dataset
   try:
     selector = selector_lib.build(
-      config, dataset.num_examples, dataset.num_predictions
+      config,
+      dataset.num_examples,
+      dataset.num_predictions,
+      lambda: dataset.label_shares,
     )
-  except ValueError as error:
-    raise SettingsError(str(error)) from error
-  losses_of_training = (
-    config.selection == 'power_of_choice'
-    and released.parse(config.protocol).losses_of_training
-  )
-  return build_lib.build_training(
-    task.model,
-    clients_lib.ClientArrays(
+    clients = clients_lib.ClientArrays(
       dataset.train,
       config.batch_size,
       config.local_epochs,
       config.local_steps,
       augment=dataset.augment,
       as_tested=dataset.as_tested,
-    ),
-    selector,
-    client_optimizer=_client_optimizer(config, losses_of_training),
-    server_optimizer=_server_optimizer(config),
-    num_shards=config.parallel_clients,
-    losses_of_training=losses_of_training,
+    )
+    selector_lib.check_anybody(selector, config.rounds)
+  except ValueError as error:
+    raise SettingsError(str(error)) from error
+  losses_of_training = (
+    config.selection == 'power_of_choice'
+    and released.parse(config.protocol).losses_of_training
   )
+  try:
+    return build_lib.build_training(
+      task.model,
+      clients,
+      selector,
+      client_optimizer=_client_optimizer(config, losses_of_training),
+      server_optimizer=_server_optimizer(config),
+      num_shards=config.parallel_clients,
+      losses_of_training=losses_of_training,
+    )
+  except arguments.ArgumentError as error:
+    raise SettingsError(str(error)) from error
 
 
 class ClientExamples(NamedTuple):

@@ -278,7 +278,7 @@ def for_model(
   """Returns r* for an availability model and a communication constraint.
 
   Args:
-    model: `availability.Independent` or `availability.Markov`.
+    model: As for `population.population_of`.
     constraint: `communication.Schedule`, `Uniform` or `MarkovLink`.
     p: Each client's share of the data.
     correlation: The form of H.

@@ -69,7 +69,10 @@ class Population:
 def _distribution_of_k(
   constraint: communication.Constraint,
 ) -> tuple[np.ndarray, np.ndarray]:
-  """Returns the values of K_t and how often each comes, when it is random."""
+  """Returns the values of K_t and how often each comes."""
+  if isinstance(constraint, communication.Schedule):
+    length = len(constraint.values)
+    return np.array(constraint.values), np.full(length, 1 / length)
   if isinstance(constraint, communication.Uniform):
     values = np.arange(constraint.low, constraint.high + 1)
     return values, np.full(values.size, 1 / values.size)
@@ -85,6 +88,16 @@ def _distribution_of_k(
   )
 
 
+def long_run_of(model: availability.Availability) -> availability.LongRun:
+  """Returns the long run of a model; raises a ValueError if it has none."""
+  if not hasattr(model, 'long_run'):
+    raise ValueError(
+      'The best rates need what long_run() of an availability model returns, '
+      f'but the model is a {type(model).__name__}, which has none.'
+    )
+  return model.long_run()
+
+
 def population_of(
   model: availability.Availability, constraint: communication.Constraint
 ) -> Population:
@@ -94,32 +107,26 @@ def population_of(
   gone through: a K that is small at the good hours is seen as such.
 
   Args:
-    model: `availability.Independent` or `availability.Markov`.
+    model: One whose clients all have the same good rounds.
     constraint: `communication.Schedule`, `Uniform` or `MarkovLink`.
 
   Returns:
     The population.
 
   Raises:
-    ValueError: For other models and constraints, and for chains that turn in
-      every round: who meets whom is then decided once and for ever.
+    ValueError: For other models and constraints, and where there is no long
+      run, or it is not known.
   """
-  if isinstance(model, availability.Independent):
-    q, factors = model.q, model.factors
-  elif isinstance(model, availability.Markov):
-    if (model.on_to_off + model.off_to_on == 2).any():
-      client = np.argmax(model.on_to_off + model.off_to_on == 2)
-      raise ValueError(
-        'The best rates are not known where a client turns in every round, as '
-        f'client {client} does; make one of its probabilities less than 1.'
-      )
-    q, factors = model.probabilities(1), np.ones(1)
-  else:
+  found = long_run_of(model)
+  columns = np.unique(found.groups)
+  if columns.size > 1:
     raise ValueError(
-      'The best rates are known for Independent and Markov availability, but '
-      f'the model is a {type(model).__name__}.'
+      'The best rates of many clients are known where all of them have the '
+      'same good rounds, but the groups of this availability model have '
+      'different ones; theory.small_system.of_model takes it, for few clients.'
     )
-  if isinstance(constraint, communication.Schedule):
+  q, factors = found.q, found.factors[:, columns[0]]
+  if isinstance(constraint, communication.Schedule) and found.is_cycle:
     t = np.arange(math.lcm(factors.size, len(constraint.values)))
     f = factors[t % factors.size]
     k = np.array(constraint.values)[t % len(constraint.values)]
@@ -129,7 +136,7 @@ def population_of(
       isinstance(constraint, communication.MarkovLink)
       and constraint.good_to_bad + constraint.bad_to_good == 2
     )
-    if is_alternating and factors.size > 1:
+    if is_alternating and factors.size > 1 and found.is_cycle:
       raise ValueError(
         'The best rates are not known where the link turns in every round and '
         'availability has a day; make one of its probabilities less than 1.'
@@ -138,6 +145,8 @@ def population_of(
     f = np.repeat(factors, values.size)
     k = np.tile(values, factors.size)
     shares = np.tile(chances, factors.size) / factors.size
+    if not found.is_cycle:
+      shares = np.outer(found.shares, chances).ravel()
   # A sine has each of its values twice, but for rounding.
   pairs = np.stack([np.round(f, 14), k])
   kinds, kind = np.unique(pairs, axis=1, return_inverse=True)

@@ -13,148 +13,64 @@ polytope of the summed ranks (Edmonds). So R is a polymatroid: going through the
 clients in any order and giving each all that is left reaches a vertex, and the
 best order for a linear objective is by its coefficients.
 
+With quotas of groups (`groups`) the feasible sets in C are a generalized
+matroid: rho(U) is the mean of the most members of U in such a set, and
+
+  R = {r : lambda(U) <= r(U) <= rho(U) for every U}
+
+where lambda(U) is the mean of the fewest. The sum over C is again the polytope
+of the sums (Frank). rho is still the rank of a polymatroid, and rates with r(V)
+= rho(V), V all clients, keep the lower bounds: r(U) = rho(V) - r(V - U) >=
+rho(V) - rho(V - U) >= lambda(U). H falls with every rate, so r* is among them
+and is found in the same way.
+
 All of this goes through all 2^N sets: for a handful of clients. For many, see
 `optimal_rates`, which needs clients that are independent.
 """
 
 from collections.abc import Sequence
-import dataclasses
 import itertools
 
 import numpy as np
 
-from f3ast_tff import randomness
+from f3ast_tff import groups
 from f3ast_tff import rates
+from f3ast_tff.theory import small_system
 
-_MAX_CLIENTS = 12  # 2^12 sets of clients times 2^12 configurations.
-_MAX_CLIENTS_FOR_VERTICES = 7  # 13,700 orders of subsets.
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class System:
-  """Who is available together, and how many may take part.
-
-  Attributes:
-    masks: The configurations C, a boolean array of shape [number of C, N].
-    probabilities: pi_C; they sum to 1.
-    k: The constraint K.
-  """
-
-  masks: np.ndarray
-  probabilities: np.ndarray
-  k: int
-
-  def __post_init__(self) -> None:
-    if self.masks.ndim != 2 or self.masks.dtype != bool or not self.masks.size:
-      raise ValueError(
-        'masks must be a boolean array with a row per configuration and a '
-        f'column per client, but it is {self.masks.dtype} of shape '
-        f'{self.masks.shape}.'
-      )
-    if self.num_clients > _MAX_CLIENTS:
-      raise ValueError(
-        f'An exact region needs at most {_MAX_CLIENTS} clients, but there are '
-        f'{self.num_clients}; use optimal_rates for more.'
-      )
-    if len(np.unique(self.masks, axis=0)) < len(self.masks):
-      raise ValueError('masks must list each configuration once.')
-    if self.probabilities.shape != self.masks.shape[:1]:
-      raise ValueError(
-        f'probabilities must hold one number for each of the '
-        f'{len(self.masks)} configurations, but its shape is '
-        f'{self.probabilities.shape}.'
-      )
-    is_distribution = (self.probabilities >= 0).all() and np.isclose(
-      self.probabilities.sum(), 1.0, rtol=0, atol=1e-9
-    )
-    if not is_distribution:
-      raise ValueError(
-        'probabilities must be numbers >= 0 that sum to 1, but they are '
-        f'{self.probabilities}.'
-      )
-    if self.k < 0 or self.k != int(self.k):
-      raise ValueError(
-        f'K must be a whole number >= 0, but it is {self.k}.'
-      )
-
-  @property
-  def num_clients(self) -> int:
-    """N."""
-    return self.masks.shape[1]
+_MAX_CLIENTS_FOR_VERTICES = 7  # 13,700 orders of subsets, 40,320 with quotas.
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class Configurations:
-  """The availability model of a system: one of its configurations a round.
-
-  Attributes:
-    system: The system.
-    seed: Decides the draws.
-  """
-
-  system: System
-  seed: int = 0
-
-  @property
-  def num_clients(self) -> int:
-    """N."""
-    return self.system.num_clients
-
-  @property
-  def positively_correlated(self) -> bool:
-    """False: H is the one of uncorrelated clients by default."""
-    return False
-
-  def probabilities(self, round_num: int) -> np.ndarray:
-    """Returns P(client k is available), the same in every round."""
-    randomness.check_round(round_num)
-    return self.system.probabilities @ self.system.masks
-
-  def __call__(self, round_num: int) -> np.ndarray:
-    """Returns the boolean mask A_t."""
-    rng = randomness.generator(self.seed, 'availability', round_num)
-    c = rng.choice(len(self.system.masks), p=self.system.probabilities)
-    return self.system.masks[c]
-
-
-def all_sets(num_clients: int) -> np.ndarray:
-  """Returns all 2^N subsets as a boolean matrix, one per row."""
-  sets = itertools.product((False, True), repeat=num_clients)
-  return np.array(list(sets), bool).reshape(-1, num_clients)
-
-
-def independent(q: np.ndarray, k: int) -> System:
-  """Returns the system of clients available independently with chance q_k."""
-  q = np.asarray(q, float)
-  if q.ndim != 1 or not q.size or not ((q >= 0) & (q <= 1)).all():
-    raise ValueError(
-      f'q must hold one probability per client, but it is {q}.'
-    )
-  if q.size > _MAX_CLIENTS:
-    raise ValueError(
-      f'An exact region needs at most {_MAX_CLIENTS} clients, but there are '
-      f'{q.size}; use optimal_rates for more.'
-    )
-  masks = all_sets(q.size)
-  return System(masks, np.where(masks, q, 1 - q).prod(axis=1), k)
-
-
-def introduction_example() -> System:
-  """Returns the two clients of the paper's introduction, Table 1, K = 1."""
-  return System(
-    np.array([[True, True], [True, False], [False, True], [False, False]]),
-    np.array([0.3, 0.075, 0.5, 0.125]),
-    1,
+def _numbers(
+  system: small_system.System, sets: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+  """Returns lambda(U) and rho(U) for each row U of a boolean matrix."""
+  # Without quotas all are in one group without bounds.
+  bounds = system.bounds or groups.Bounds(
+    np.zeros(system.num_clients, int), np.array([0]), np.array([system.k])
   )
+  fewest, needed, others = np.zeros((3, len(sets), len(system.masks)), int)
+  room = np.full(len(system.masks), system.k)
+  for g, (least, most) in enumerate(zip(bounds.least, bounds.most)):
+    masks = system.masks & (bounds.group_of == g)
+    available = masks.sum(axis=1)
+    least = np.minimum(least, available)
+    common = sets.astype(int) @ masks.T.astype(int)
+    fewest += np.maximum(0, least - (available - common))
+    # Members of U take the places that the group must fill anyway, and then
+    # those that are left.
+    needed += np.minimum(common, least)
+    others += np.maximum(0, np.minimum(common, most) - least)
+    room -= least
+  largest = needed + np.minimum(others, room)
+  return fewest @ system.probabilities, largest @ system.probabilities
 
 
-def _ranks(system: System, sets: np.ndarray) -> np.ndarray:
+def _ranks(system: small_system.System, sets: np.ndarray) -> np.ndarray:
   """Returns rho(U) for each row U of a boolean matrix."""
-  common = sets.astype(int) @ system.masks.T.astype(int)
-  return np.minimum(system.k, common) @ system.probabilities
+  return _numbers(system, sets)[1]
 
 
-def rank(system: System, clients: Sequence[int]) -> float:
+def rank(system: small_system.System, clients: Sequence[int]) -> float:
   """Returns rho(U), the most that the clients of U can be had together.
 
   Args:
@@ -169,7 +85,7 @@ def rank(system: System, clients: Sequence[int]) -> float:
   return float(_ranks(system, members)[0])
 
 
-def check_rates(system: System, r: np.ndarray) -> np.ndarray:
+def check_rates(system: small_system.System, r: np.ndarray) -> np.ndarray:
   """Returns r as an array; raises unless it holds a number per client."""
   r = np.asarray(r, float)
   if r.shape != (system.num_clients,) or not np.isfinite(r).all():
@@ -180,8 +96,10 @@ def check_rates(system: System, r: np.ndarray) -> np.ndarray:
   return r
 
 
-def contains(system: System, r: np.ndarray, tolerance: float = 1e-9) -> bool:
-  """Returns whether r is in R: r >= 0, and r(U) <= rho(U) for all 2^N sets U.
+def contains(
+  system: small_system.System, r: np.ndarray, tolerance: float = 1e-9
+) -> bool:
+  """Returns whether r is in R: r >= 0, and the bounds hold for all 2^N sets U.
 
   Args:
     system: The system.
@@ -192,30 +110,42 @@ def contains(system: System, r: np.ndarray, tolerance: float = 1e-9) -> bool:
     Whether some policy attains r.
   """
   r = check_rates(system, r)
-  sets = all_sets(system.num_clients)
-  excess = sets @ r - _ranks(system, sets)
+  sets = small_system.all_sets(system.num_clients)
+  fewest, ranks = _numbers(system, sets)
+  excess = np.maximum(sets @ r - ranks, fewest - sets @ r)
   return bool((r >= -tolerance).all() and (excess <= tolerance).all())
 
 
-def greedy(system: System, order: Sequence[int]) -> np.ndarray:
+def _prefixes(system: small_system.System, order: Sequence[int]) -> np.ndarray:
+  """Returns the sets of the first 0, 1, ... clients of an order, by row."""
+  members = np.zeros((len(order) + 1, system.num_clients), bool)
+  for place, client in enumerate(order):
+    members[place + 1 :, client] = True
+  return members
+
+
+def greedy(
+  system: small_system.System, order: Sequence[int], last: Sequence[int] = ()
+) -> np.ndarray:
   """Returns the rates when clients are served strictly in the given order.
 
   Args:
     system: The system.
-    order: Clients, the most important first; those left out get nothing.
+    order: Clients, the most important first.
+    last: With quotas, all others, the most important first: those who take part
+      only where a group must have more. Without quotas they get nothing.
 
   Returns:
     A vertex of R.
   """
-  members = np.zeros((len(order) + 1, system.num_clients), bool)
-  for place, client in enumerate(order):
-    members[place + 1 :, client] = True
   r = np.zeros(system.num_clients)
-  r[list(order)] = np.diff(_ranks(system, members))
+  r[list(order)] = np.diff(_numbers(system, _prefixes(system, order))[1])
+  back = list(reversed(last))
+  r[back] = np.diff(_numbers(system, _prefixes(system, back))[0])
   return r
 
 
-def vertices(system: System) -> np.ndarray:
+def vertices(system: small_system.System) -> np.ndarray:
   """Returns the vertices of R, each once, in lexicographic order.
 
   They are the greedy rates of all orders of all sets of clients.
@@ -232,24 +162,32 @@ def vertices(system: System) -> np.ndarray:
       f'Listing the vertices needs at most {_MAX_CLIENTS_FOR_VERTICES} '
       f'clients, but there are {n}.'
     )
+  has_least = system.bounds is not None and system.bounds.least.any()
   found = [
-    greedy(system, order)
+    greedy(system, order, last)
     for size in range(n + 1)
     for order in itertools.permutations(range(n), size)
+    for last in (
+      itertools.permutations(set(range(n)) - set(order)) if has_least else [()]
+    )
   ]
   # Rounding would tell equal vertices apart; and no -0.
   return np.unique(np.round(found, 12) + 0.0, axis=0)
 
 
-def naive_rates(system: System) -> np.ndarray:
+def naive_rates(system: small_system.System) -> np.ndarray:
   """Returns the rates when K of the available clients are drawn uniformly."""
+  if system.bounds is not None:
+    raise ValueError('The naive rates are those of a system without quotas.')
   counts = system.masks.sum(axis=1)
   chance = np.minimum(1.0, system.k / np.maximum(1, counts))
   return (system.probabilities * chance) @ system.masks
 
 
 def minimise_h(
-  system: System, p: np.ndarray, correlation: str = rates.UNCORRELATED
+  system: small_system.System,
+  p: np.ndarray,
+  correlation: str = rates.UNCORRELATED,
 ) -> np.ndarray:
   """Returns r*, the minimiser of H over R, by Fujishige's decomposition.
 
@@ -274,13 +212,14 @@ def minimise_h(
   p = check_rates(system, p)
   rates.check(p, 1.0)
   wish = np.sqrt(rates.numerator(p, correlation))
-  never = np.flatnonzero((wish > 0) & (naive_rates(system) == 0))
+  alone = _ranks(system, np.eye(system.num_clients, dtype=bool))
+  never = np.flatnonzero((wish > 0) & (alone == 0))
   if never.size:
     raise ValueError(
       f'H is infinite for all achievable rates: client {never[0]} has data but '
       'can never take part.'
     )
-  sets = all_sets(system.num_clients)
+  sets = small_system.all_sets(system.num_clients)
   ranks = _ranks(system, sets)
   # Sets as binary numbers, the first client in the highest bit, are row numbers
   # of `sets`.
@@ -305,7 +244,7 @@ def minimise_h(
 
 
 def duality_gap(
-  system: System,
+  system: small_system.System,
   p: np.ndarray,
   r: np.ndarray,
   correlation: str = rates.UNCORRELATED,

@@ -10,6 +10,7 @@ import numpy as np
 from scipy import optimize
 
 from f3ast_tff.theory import region
+from f3ast_tff.theory import small_system
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -22,12 +23,36 @@ class StaticPolicy:
     probabilities: Per configuration, f_{C,S} of each of them.
   """
 
-  system: region.System
+  system: small_system.System
   sets: tuple[np.ndarray, ...]
   probabilities: tuple[np.ndarray, ...]
 
 
-def policy_for(system: region.System, r: np.ndarray) -> StaticPolicy:
+def feasible_sets(
+  system: small_system.System, available: np.ndarray
+) -> np.ndarray:
+  """Returns the sets that may take part when some clients are available.
+
+  Args:
+    system: The system.
+    available: Their mask.
+
+  Returns:
+    A boolean matrix, one set per row.
+  """
+  sets = small_system.all_sets(system.num_clients)
+  is_feasible = sets.sum(axis=1) <= system.k
+  is_feasible &= ~(sets & ~available).any(axis=1)
+  if system.bounds is not None:
+    of, least, most = system.bounds
+    for g in range(least.size):
+      count = (sets & (of == g)).sum(axis=1)
+      there = (available & (of == g)).sum()
+      is_feasible &= (count >= min(least[g], there)) & (count <= most[g])
+  return sets[is_feasible]
+
+
+def policy_for(system: small_system.System, r: np.ndarray) -> StaticPolicy:
   """Returns a policy that attains r, by linear programming over f_{C,S}.
 
   Args:
@@ -43,9 +68,7 @@ def policy_for(system: region.System, r: np.ndarray) -> StaticPolicy:
   r = region.check_rates(system, r)
   if not region.contains(system, r):
     raise ValueError(f'The rates {r} are not achievable: outside of R.')
-  everything = region.all_sets(system.num_clients)
-  small = everything[everything.sum(axis=1) <= system.k]
-  sets = [small[~(small & ~mask).any(axis=1)] for mask in system.masks]
+  sets = [feasible_sets(system, mask) for mask in system.masks]
   owner = np.repeat(np.arange(len(sets)), [len(s) for s in sets])
   attained = system.probabilities[owner, None] * np.concatenate(sets)
   sums_to_one = owner == np.arange(len(sets))[:, None]

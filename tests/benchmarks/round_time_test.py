@@ -1,5 +1,6 @@
 """Tests of `benchmarks.round_time` and of how it talks to contenders."""
 
+import pathlib
 import sys
 import textwrap
 
@@ -10,6 +11,8 @@ import pytest
 from benchmarks import round_time
 from benchmarks import round_time_chart
 from benchmarks import timed_process
+
+_RESULTS = pathlib.Path(__file__).parents[2] / 'results' / 'benchmarks'
 
 # A contender that takes no time to speak of and talks a lot.
 _SCRIPT = textwrap.dedent("""
@@ -106,6 +109,14 @@ def test_the_chart_shows_who_gave_no_result(tmp_path):
   round_time_chart.draw(table, tmp_path / 'chart')
   assert (tmp_path / 'chart.png').stat().st_size > 1000
   assert (tmp_path / 'chart.svg').stat().st_size > 1000
+
+
+def test_the_chart_of_the_results(tmp_path):
+  # Saving it checks its layout.
+  round_time_chart.draw(
+    pd.read_csv(_RESULTS / 'round_time.csv'), tmp_path / 'chart'
+  )
+  assert (tmp_path / 'chart.png').stat().st_size > 1000
 
 
 if __name__ == '__main__':

@@ -1,11 +1,15 @@
 """Tests of `benchmarks.selection_scale` on few clients."""
 
+import pathlib
 import sys
 
 import pandas as pd
 import pytest
 
+from benchmarks import selection_scale
 from tests import programs
+
+_RESULTS = pathlib.Path(__file__).parents[2] / 'results' / 'benchmarks'
 
 
 def test_curves_of_few_clients(tmp_path):
@@ -29,6 +33,16 @@ def test_curves_of_few_clients(tmp_path):
   # What a step holds is the same at all sizes but for small things.
   large = table[(table['num_clients'] == 10**4) & (table['part'] == 'step')]
   assert large['peak_vectors'].between(1, 10).all()
+
+
+@pytest.mark.parametrize('cohorts', [(10,), (10, 1000)])
+def test_the_picture(tmp_path, cohorts):
+  table = pd.read_csv(_RESULTS / 'selection_scale.csv')
+  # Saving it checks its layout.
+  selection_scale.draw(
+    table[table['cohort'].isin(cohorts)], tmp_path / 'picture.png'
+  )
+  assert (tmp_path / 'picture.png').stat().st_size > 1000
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,22 @@ def test_predictions_are_labels_or_tokens_that_are_no_padding():
   assert sequences.num_examples.tolist() == [2]
 
 
+def test_label_shares_are_of_labels_or_of_tokens_that_are_no_padding():
+  def shares(*labels):
+    train = [{'x': np.array(y), 'y': np.array(y)} for y in labels]
+    return dataclasses.replace(_DATA, train=train).label_shares
+
+  np.testing.assert_array_equal(
+    shares([0, 2, 2, 2], [1]), [[0.25, 0, 0.75], [0, 1, 0]]
+  )
+  np.testing.assert_array_equal(
+    shares([[1, 2, 0], [1, 0, 0]], np.zeros((0, 3), int)),
+    [[0, 2 / 3, 1 / 3], [0, 0, 0]],
+  )
+  with pytest.raises(ValueError, match='are not whole numbers'):
+    _ = shares([0.5])
+
+
 def test_equal_data_have_equal_fingerprints():
   again = synthetic.load(num_clients=4, seed=1)
   assert federated.fingerprint(again) == federated.fingerprint(_DATA)

@@ -182,12 +182,12 @@ def _rewrite(**options):
       ),
       'is incomplete or not a database of TFF',
     ),
-    (_rewrite(train_clients=2), 'has 2 train clients instead of 3'),
-    (_rewrite(test_clients=0), 'has 0 test clients instead of 2'),
-    (_rewrite(per_client=5), 'has 15 train examples instead of 12'),
+    (_rewrite(train_clients=2), 'has 2 instead of 3 train clients'),
+    (_rewrite(test_clients=0), 'has 0 instead of 2 test clients'),
+    (_rewrite(per_client=5), 'has 15 instead of 12 train examples'),
     (
       _rewrite(change='DELETE FROM examples WHERE split_name = "test"'),
-      'has 0 test examples instead of 8',
+      'has 0 instead of 8 test examples',
     ),
   ],
 )
@@ -219,17 +219,20 @@ def test_without_file_and_network_the_ways_out_are_named(
   _offline(monkeypatch)
   with pytest.raises(tff_cache.DataError) as info:
     tff_cache.fetch(name, tmp_path, EXPECTED)
-  _check_message(
-    info,
-    f'{tmp_path / name}.sqlite is not there and downloading it failed',
-    'Name or service not known',
+  what, *ways = str(info.value).splitlines()
+  path = tmp_path / f'{name}.sqlite'
+  assert what.startswith(f'{path} is not there and downloading it failed')
+  assert 'Name or service not known' in what and what.endswith('of these:')
+  expected = [
     'on a machine with a network',
-    f'copy {name}.sqlite',
+    f'copy {name}.sqlite from such a machine to {tmp_path}',
     '--data_dir',
+    *(['--data_source=official', '--data_source=tfds'] * (name == 'cifar100')),
     '--data_source=sample',
-  )
-  for only_images in ('--data_source=official', '--data_source=tfds'):
-    assert (only_images in str(info.value)) == (name == 'cifar100')
+  ]
+  assert len(ways) == len(expected)
+  for way, part in zip(ways, expected):
+    assert way.startswith('  - ') and part in way
   assert not list(tmp_path.iterdir())
 
 
@@ -283,7 +286,7 @@ def test_a_download_of_something_else_leaves_nothing(tmp_path, monkeypatch):
   _serve(monkeypatch, lzma.compress(other))
   with pytest.raises(tff_cache.DataError) as info:
     tff_cache.fetch('cifar100', tmp_path, EXPECTED)
-  _check_message(info, 'has 1 train clients instead of 3', 'try again')
+  _check_message(info, 'has 1 instead of 3 train clients', 'try again')
   assert not list(tmp_path.iterdir())
 
 

@@ -1,5 +1,6 @@
 """Runs the examples of docs/extending.md."""
 
+import dataclasses
 import os
 import pathlib
 import re
@@ -31,10 +32,10 @@ def _load(name):
   return namespace
 
 
-def _program(folder, name, *flags):
+def _program(folder, name, *flags, source=None):
   """Runs an example as a program, and returns what it prints."""
   path = folder / f'{name}.py'
-  path.write_text(_EXAMPLES[name])
+  path.write_text(source or _EXAMPLES[name])
   paths = [str(_ROOT), os.environ.get('PYTHONPATH', '')]
   result = subprocess.run(
     [sys.executable, str(path), *flags],
@@ -56,8 +57,8 @@ def _simulate(**settings):
   return list(zip(steps, before)), selector.p
 
 
-def test_there_are_three_examples_and_they_are_short():
-  assert list(_EXAMPLES) == ['shifts', 'lowest_rate', 'blobs']
+def test_there_are_four_examples_and_they_are_short():
+  assert list(_EXAMPLES) == ['shifts', 'lowest_rate', 'blobs', 'best']
   for example in _EXAMPLES.values():
     lines = example.splitlines()
     assert len(lines) < 40 and max(map(len, lines)) <= 80
@@ -66,16 +67,16 @@ def test_there_are_three_examples_and_they_are_short():
 def test_a_model_of_ones_own_decides_who_is_available():
   start = _load('shifts')['shifts'](np.full(20, 0.05), 0).start
   try:
-    steps, _ = _simulate(avail='shifts')
+    steps, _ = _simulate(avail='shifts:6')
   finally:
     del availability.MODELS['shifts']
   for step, _ in steps:
     hour = (step.round_num - start) % 24
-    assert not step.available[hour >= 8].any()
+    assert not step.available[hour >= 6].any()
     assert step.available[step.cohort.clients].all()
-  # 20 clients, 16 hours in two days, charged with probability 0.9.
+  # 20 clients, 12 hours in two days, charged with probability 0.9.
   times = np.sum([step.available for step, _ in steps])
-  assert times == pytest.approx(0.9 * 16 * 20, abs=30)
+  assert times == pytest.approx(0.9 * 12 * 20, abs=30)
 
 
 def test_a_policy_of_ones_own_decides_who_takes_part():
@@ -103,6 +104,35 @@ def test_as_a_program_it_offers_the_new_name(name, flag, tmp_path):
   assert code == 2 and re.search(rf'one of.*{name}', text), text
 
 
+@pytest.mark.parametrize('name', list(_EXAMPLES))
+def test_as_a_program_its_help_lists_all_flags(name, tmp_path):
+  code, text = _program(tmp_path, name, '--help')
+  listed = re.findall(r'^  --(?:\[no\])?(\w+)', text, re.MULTILINE)
+  expected = {field.name for field in dataclasses.fields(config_lib.Config)}
+  expected |= {'output_dir', 'resume', 'on_divergence', 'cluster', 'tracker'}
+  if name != 'blobs':  # They run the experiment on Synthetic.
+    expected |= {'alpha', 'num_clients'}
+  assert code == 0 and sorted(listed) == sorted(expected)
+  assert text.startswith(_EXAMPLES[name].split('"""')[1])
+  assert f'{name}.py [--FLAG=VALUE ...]' in text
+
+
+@pytest.mark.slow
+def test_a_policy_that_returns_no_cohort_is_named(tmp_path):
+  example = _EXAMPLES['lowest_rate']
+  wrong = re.sub(r'return selection\.Cohort\(.*\)', 'return clients', example)
+  assert wrong != example
+  code, text = _program(
+    tmp_path, 'lowest_rate', '--selection=lowest_rate', '--rounds=2',
+    '--output_dir=run', source=wrong,
+  )
+  assert code == 2 and 'Traceback' not in text, text
+  assert text.splitlines()[-1] == (
+    'error: The policy lowest_rate must return a selection.Cohort, but in '
+    'round 1 it returned an array of shape (10,) and type int64.'
+  )
+
+
 def test_a_data_set_of_ones_own_is_trained_on(tmp_path):
   code, text = _program(
     tmp_path, 'blobs', '--avail=scarce', '--clients_per_round=3', '--rounds=8',
@@ -113,6 +143,28 @@ def test_a_data_set_of_ones_own_is_trained_on(tmp_path):
   assert len(accuracy) == 2 and accuracy.iloc[-1] > 0.6
   clients = pd.read_csv(tmp_path / 'run' / 'clients.csv')
   assert len(clients) == 30 and clients['examples'].between(15, 94).all()
+
+
+@pytest.mark.slow
+def test_a_release_manager_of_ones_own_is_given_the_metrics(tmp_path):
+  code, text = _program(
+    tmp_path, 'best', '--num_clients=10', '--rounds=7', '--eval_every=2',
+    '--output_dir=run',
+  )
+  assert code == 0, text
+  metrics = pd.read_csv(tmp_path / 'run' / 'metrics.csv')
+  best = metrics.loc[metrics['accuracy'].idxmax()]
+  assert (tmp_path / 'run' / 'best.txt').read_text() == (
+    f'{best["accuracy"]:.4f} in round {best["round"]:.0f}\n'
+  )
+  table = pd.read_csv(tmp_path / 'run' / 'all.csv')
+  rounds = pd.read_csv(tmp_path / 'run' / 'rounds.csv')
+  assert table['key'].tolist() == rounds['round'].tolist() == list(range(1, 8))
+  for name in rounds.columns.drop('round'):
+    assert table[f'round/{name}'].tolist() == rounds[name].tolist()
+  tests = table.dropna(subset='test/accuracy')
+  assert tests['key'].tolist() == metrics['round'].tolist() == [2, 4, 6, 7]
+  assert tests['test/accuracy'].tolist() == metrics['accuracy'].tolist()
 
 
 if __name__ == '__main__':

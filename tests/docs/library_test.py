@@ -1,5 +1,6 @@
-"""Runs the examples of the README, of docs/library.md and of docs/faq.md."""
+"""Runs the examples of the README and of docs/library.md."""
 
+import asyncio
 import importlib
 import inspect
 import pathlib
@@ -8,6 +9,7 @@ import sys
 import typing
 
 import numpy as np
+import pandas as pd
 import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
@@ -33,7 +35,7 @@ def _listed():
 def test_the_public_names_are_those_of_the_page():
   assert set(f3ast_tff.__all__) == {'__version__', *_listed()}
   assert set(f3ast_tff.__all__) <= set(dir(f3ast_tff))
-  assert len(_listed()) <= 14
+  assert len(_listed()) <= 18
   with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
     _ = f3ast_tff.nothing
 
@@ -88,7 +90,9 @@ def keeps_context(monkeypatch):
 @pytest.mark.parametrize(
   'page', [_ROOT / 'README.md', _PAGE], ids=lambda page: page.name
 )
-def test_the_example_that_trains(page, user, in_process, keeps_context):
+def test_the_example_that_trains(
+  page, user, in_process, keeps_context, tmp_path, monkeypatch
+):
   names = dict(user)
   example = _examples(page)[0]
   assert len([line for line in example.splitlines() if line.strip()]) <= 20
@@ -109,10 +113,33 @@ def test_the_example_that_trains(page, user, in_process, keeps_context):
     for t in range(1, 6):
       state = names['training'].next(state, t).state
     np.testing.assert_allclose(names['state'].rates, state.rates, rtol=1e-12)
+    monkeypatch.chdir(tmp_path)
+    _track(_examples(page)[2].replace('101', '6'), names)
+    np.testing.assert_allclose(names['state'].rates, state.rates, rtol=1e-12)
+
+
+def _track(example, names):
+  """Runs the example with release managers, then one of the user's own."""
+  exec(example, names)
+  table = pd.read_csv('runs/mine/rounds.csv')
+  assert table['key'].tolist() == [1, 2, 3, 4, 5]
+  assert list(pathlib.Path('runs/mine').glob('events*'))
+  released = {}
+
+  class Own(tff.program.ReleaseManager):
+
+    async def release(self, value, key):
+      released[key] = value
+
+  names['manager'] = Own()
+  names['state'] = asyncio.run(names['train'](names['training'].initialize()))
+  assert list(released) == [1, 2, 3, 4, 5]
+  sums = [value['sum_of_weights'] for value in released.values()]
+  np.testing.assert_allclose(table['sum_of_weights'], sums, rtol=1e-6)
 
 
 def test_the_example_that_only_simulates_availability(capsys):
-  exec(_examples(_PAGE)[2], {})
+  exec(_examples(_PAGE)[3], {})
   rows = [line.split() for line in capsys.readouterr().out.splitlines()]
   assert [int(row[0]) for row in rows] == list(range(1, 25))
   # More are available by day than by night.
@@ -129,7 +156,7 @@ def test_the_example_that_only_selects():
     'model': 0.0,
     'train': lambda model, k: 0.05 * (optima[k] - model),
   }
-  exec(_examples(_PAGE)[3].replace('101', '2501'), names)
+  exec(_examples(_PAGE)[4].replace('101', '2501'), names)
   assert names['model'] == pytest.approx(p @ optima, abs=0.3)
   assert abs(optima.mean() - p @ optima) > 0.8  # The test can tell.
   # The same with a mask that was observed.
@@ -141,29 +168,29 @@ def test_the_example_that_only_selects():
   )
 
 
-def test_the_trace_of_the_questions():
-  names = {}
-  (example,) = _examples(_ROOT / 'docs' / 'faq.md')
-  exec(example, names)
-  online = np.random.default_rng(0).random((5, 8)) < 0.5
-  selector = f3ast_tff.build_selector(
-    np.full(8, 1 / 8), names['Trace'](online), 3
-  )
-  for step in selector.simulate(12):
-    np.testing.assert_array_equal(
-      step.available, online[(step.round_num - 1) % 5]
-    )
-    assert step.available[step.cohort.clients].all()
+def test_the_example_with_a_target_and_quotas():
+  p = np.arange(1, 21) / 210
+  kinds = ['phone'] * 4 + ['tablet'] * 8 + ['laptop'] * 8
+  names = {'p': p, 'kinds': kinds}
+  exec(_examples(_PAGE)[5], names)
+  selector = names['selector']
+  np.testing.assert_allclose(selector.p, 0.05)
+  np.testing.assert_allclose(selector.availability.q, p[0] / p)
+  for step in selector.simulate(40):
+    counts = [kinds[k] for k in step.cohort.clients]
+    there = [kinds[k] for k in np.flatnonzero(step.available)]
+    assert counts.count('phone') >= min(2, there.count('phone'))
+    assert counts.count('tablet') <= 5 and counts.count('laptop') <= 5
 
 
-def test_all_examples_run_here_or_in_extending_test():
+def test_all_examples_run_here_or_in_tests_of_other_pages():
   counts = {
     page.name: len(_examples(page))
     for page in (_ROOT / 'docs').glob('*.md')
     if page.name != 'tutorial.md'  # It runs as a script.
   }
   assert {name: n for name, n in counts.items() if n} == {
-    'library.md': 4, 'faq.md': 1, 'extending.md': 3
+    'availability.md': 2, 'library.md': 6, 'extending.md': 4
   }
   assert len(_examples(_ROOT / 'README.md')) == 1
 

@@ -7,12 +7,14 @@ Skipped where its packages are not installed: `make docs` puts them into
 import importlib.util
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 
 import pytest
 
 import f3ast_tff
+from tests import browser
 
 _ROOT = pathlib.Path(__file__).parents[2]
 _PAGES = sorted((_ROOT / 'docs').glob('*.md'))
@@ -105,6 +107,60 @@ def test_the_site_opens_offline(site):
   for style in site.rglob('*.css'):
     outside = r'(url\(|@import)\s*["\']?(https?:)?//'
     assert not re.search(outside, style.read_text()), style.name
+
+
+# Does the page scroll sideways, and where does the first thing end that it says
+# below its title? Does the first column of each table that is too wide stay in
+# sight when all the way to the right?
+_INSPECT = """
+function moved(box) {
+  box.scrollLeft = box.scrollWidth;
+  const left = box.getBoundingClientRect().left;
+  return [...box.querySelectorAll('tr > :first-child')].filter(cell =>
+    Math.abs(cell.getBoundingClientRect().left - left) > 5).length;
+}
+function inspect() {
+  const said = document.querySelector('h1').parentElement.querySelector(
+    'p, ul, ol, table, dl');
+  return {
+    overflow: document.documentElement.scrollWidth
+      - document.documentElement.clientWidth,
+    height: innerHeight,
+    said: said.getBoundingClientRect().bottom,
+    text: said.innerText,
+    moved: [...document.querySelectorAll('.table-wrapper')]
+      .filter(box => box.scrollWidth > box.clientWidth).map(moved),
+  };
+}
+"""
+
+
+@pytest.fixture(name='opened', scope='module')
+def _opened(site, tmp_path_factory):
+  folder = tmp_path_factory.mktemp('opened') / 'site'
+  shutil.copytree(site, folder)
+  names = [f'docs/{page.stem}.html' for page in _PAGES]
+  names += ['README.html', 'docs/paper/README.html', 'docs/api/index.html']
+  return browser.inspect(folder, names, _INSPECT)[0]
+
+
+@pytest.mark.parametrize('width', browser.SIZES)
+def test_pages_fit_a_phone_and_a_desk(opened, width):
+  found = {page: got for (page, at), got in opened.items() if at == width}
+  for page, got in found.items():
+    assert got['overflow'] == 0, page
+    assert 0 < got['said'] <= got['height'], page
+    assert not any(got['moved']), page
+  assert sum(len(got['moved']) for got in found.values()) > 10
+
+
+@pytest.mark.parametrize('width', browser.SIZES)
+@pytest.mark.parametrize('page', ['reproduction', 'paper/README'])
+def test_the_first_screen_has_the_conclusion(opened, page, width):
+  text = opened[f'docs/{page}.html', width]['text']
+  said = list(filter(None, text.splitlines()))
+  assert len(said) == 5
+  assert said[0].startswith('In ') and ' claims ' in said[0]
 
 
 def test_links_inside_the_site_lead_somewhere(site):

@@ -28,7 +28,17 @@ def test_table_and_picture(tmp_path):
   )
   assert '| FedAvg | 0.500' in printed
   assert 'F3AST - FedAvg, test accuracy by seed: +0.000' in printed
-  assert (tmp_path / 'picture.png').exists()
+  assert f'The picture is {tmp_path / "picture"}.png' in printed
+  for ending in ('png', 'svg'):
+    assert (tmp_path / f'picture.{ending}').exists()
+
+
+def test_help_names_its_flags_and_where_it_writes(tmp_path):
+  printed = programs.succeed(tmp_path, 'experiments.compare', '--help')
+  assert 'Usage: python -m experiments.compare FOLDER ...' in printed
+  for flag in ('--output: ', '--title: '):
+    assert printed.count(flag) == 1
+  assert '.png and .svg' in printed and '--avail' not in printed
 
 
 def test_bad_input_is_one_sentence(tmp_path):

@@ -8,6 +8,7 @@ import pytest
 
 from experiments import help as help_lib
 from f3ast_tff import availability
+from f3ast_tff import rates
 from f3ast_tff.runs import config as config_lib
 from tests import programs
 
@@ -38,7 +39,8 @@ def test_help_has_every_flag_once_in_its_group(experiment):
   assert all(len(line) <= 80 for line in lines)
   names = {field.name for field in dataclasses.fields(config_lib.Config)}
   names |= {*_OWN[experiment], 'output_dir', '[no]resume', 'on_divergence'}
-  names |= {'cluster'}
+  names = {n.replace('delivery_in', '[no]delivery_in') for n in names}
+  names |= {'cluster', 'tracker'}
   heads = [line for line in lines if line.startswith('  --')]
   entries = _entries(lines)
   assert set(entries) == names and len(heads) == len(names)
@@ -52,11 +54,14 @@ def test_help_has_every_flag_once_in_its_group(experiment):
 def test_help_shows_defaults_choices_and_one_example(experiment):
   output = _run(experiment, '--help').stdout
   entries = _entries(output.splitlines())
+  assert entries['avail'] == '--avail: default home_devices'
+  text = ' '.join(output.split())
+  assert f'The availability model: {", ".join(availability.usages())}.' in text
   choices = ', '.join(
-    f'{name} (default)' if name == 'home_devices' else name
-    for name in availability.MODELS
+    f'{name} (default)' if name == 'kp' else name
+    for name in rates.INITIAL_RATES
   )
-  assert entries['avail'] == f'--avail: {choices}'
+  assert entries['rate_init'] == f'--rate_init: {choices}'
   rounds = f'an integer, default {_ROUNDS[experiment]}'
   assert entries['rounds'] == f'--rounds: {rounds}'
   assert entries['client_learning_rate'] == '--client_learning_rate: a number'

@@ -4,6 +4,8 @@ Each run is tiny. What is checked is what holds for any run: who took part was
 there, as many as were allowed, and with the weights of the method.
 """
 
+import hashlib
+import json
 import os
 import sys
 
@@ -30,8 +32,8 @@ _TINY = (
 _PAIRS = [
   (algorithm, avail)
   for i, algorithm in enumerate(methods.ALGORITHMS)
-  for j, avail in enumerate(availability.MODELS)
-  if j == i % len(availability.MODELS)
+  for j, avail in enumerate(availability.PAPER)
+  if j == i % len(availability.PAPER)
   or i == j % len(methods.ALGORITHMS)
   or os.environ.get('F3AST_ALL_PAIRS')
 ]
@@ -47,7 +49,7 @@ def test_methods_under_availability_models(algorithm, avail, tmp_path):
   rounds = pd.read_csv(
     tmp_path / 'run' / 'rounds.csv', keep_default_na=False
   )
-  model = availability.MODELS[avail](clients['p'].to_numpy(), 0)
+  model = availability.parse(avail, clients['p'].to_numpy(), 0)
   for t, row in enumerate(rounds.itertuples(), 1):
     chosen = [int(k) for k in row.clients.split()]
     assert model(t)[chosen].all()
@@ -85,11 +87,41 @@ def test_parts_and_protocols_on_the_command_line(flags, tmp_path):
     )
 
 
+def test_groups_quotas_and_a_target_on_the_command_line(tmp_path):
+  table = 'client,group\n' + ''.join(f'{k},{"ab"[k % 2]}\n' for k in range(12))
+  (tmp_path / 'groups.csv').write_text(table)
+  done = programs.run(
+    tmp_path,
+    *_TINY,
+    '--groups=file:groups.csv',
+    '--group_quota=a:3..3/b:4..',
+    '--target=groups',
+    '--avail=always',
+  )
+  assert (done.returncode, done.stderr) == (0, '')
+  config = json.loads((tmp_path / 'run' / 'config.json').read_text())
+  assert config['settings']['groups'] == f'file:{tmp_path / "groups.csv"}'
+  assert config['settings']['groups_sha256'] == (
+    hashlib.sha256(table.encode()).hexdigest()
+  )
+  clients = pd.read_csv(tmp_path / 'run' / 'clients.csv')
+  data = clients['examples'].groupby(clients['client'] % 2).transform('sum')
+  np.testing.assert_allclose(clients['p'], clients['examples'] / data / 2)
+  rounds = pd.read_csv(tmp_path / 'run' / 'rounds.csv')
+  of_first = [
+    sum(int(k) % 2 == 0 for k in names.split()) for names in rounds['clients']
+  ]
+  assert of_first == [3, 0, 3] and rounds['selected'].tolist() == [4, 4, 4]
+
+
 @pytest.mark.parametrize(
   'flag, message',
   [
     ('--selection=best', 'fixed_policy'),
     ('--protocol=almost', 'protocol must be paper, released'),
+    ('--target=fair', "target is 'fair', but it must be data, uniform"),
+    ('--target=file:absent.csv', "absent.csv' is not a file"),
+    ('--group_quota=..3', 'group_quota or target=groups, but there is no gro'),
     ('--proximal=-1', 'proximal must be at least 0'),
     ('--num_candidates=0', 'num_candidates must be at least 1'),
   ],

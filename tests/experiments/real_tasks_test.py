@@ -44,22 +44,23 @@ def test_the_sample_runs_and_is_loudly_named(experiment, tmp_path):
 
 @pytest.mark.parametrize('experiment', ['cifar100', 'shakespeare'])
 @pytest.mark.parametrize('state', ['missing', 'truncated'])
-def test_data_that_is_not_there_is_one_sentence(experiment, state, tmp_path):
+def test_data_that_are_not_there_are_named(experiment, state, tmp_path):
   data, path = tmp_path / 'data', tmp_path / 'data' / f'{experiment}.sqlite'
   data.mkdir()
   if state == 'truncated':
     path.write_bytes(b'SQLite format 3\0' + bytes(5000))
-  error = programs.one_error(
-    tmp_path,
-    f'experiments.{experiment}',
-    f'--data_dir={data}',
-    '--output_dir=run',
-    **_OFFLINE,
-  )
+  program = f'experiments.{experiment}'
+  command = program, f'--data_dir={data}', '--output_dir=run'
   if state == 'missing':
-    assert str(data) in error and '--data_source=sample' in error
+    done = programs.run(tmp_path, *command, **_OFFLINE)
+    assert done.returncode == 2
+    error, *ways = done.stderr.splitlines()
+    assert error.startswith(f'error: {path} is not there')
+    assert 3 < len(ways) < 8 and '--data_source=sample' in ways[-1]
+    assert all(way.startswith('  - ') and len(way) < 200 for way in ways)
     assert not path.exists()
   else:
+    error = programs.one_error(tmp_path, *command, **_OFFLINE)
     assert str(path) in error and 'delete' in error
 
 

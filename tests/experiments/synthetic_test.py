@@ -16,8 +16,12 @@ import pandas as pd
 import psutil
 import pytest
 
+from experiments import cli
 from f3ast_tff.datasets import federated
 from f3ast_tff.datasets import synthetic as data
+from f3ast_tff.runs import config as config_lib
+from f3ast_tff.runs import run_directory
+from tests import programs
 
 _TINY = ('--num_clients=20', '--rounds=40', '--eval_every=6')
 _EXACT_FILES = ('metrics.csv', 'rounds.csv', 'clients.csv', 'model.npz')
@@ -40,7 +44,7 @@ def _run(*flags):
 def _one_error(*flags):
   """Runs what must end with one sentence; returns the sentence."""
   code, output, errors = _run(*flags)
-  assert (code, output) == (2, ''), errors
+  assert code == 2 and output in ('', programs.LOADING), errors
   assert errors.count('\n') == 1, errors
   return errors
 
@@ -61,6 +65,13 @@ def reference(tmp_path_factory):
 def test_a_run_leaves_its_files_and_a_summary(reference):
   folder, output, errors = reference
   assert errors == ''  # TensorFlow's noise is off, and no progress bar.
+  lines = re.findall(
+    r'^round (\d+) of 40: accuracy 0\.\d{3}(, about \d+ s left)?$',
+    output,
+    re.MULTILINE,
+  )
+  assert [int(t) for t, _ in lines] == [6, 12, 18, 24, 30, 36, 40]
+  assert [bool(left) for _, left in lines] == [True] * 6 + [False]
   assert re.search(r'test accuracy +0\.\d+', output)
   metrics = pd.read_csv(folder / 'metrics.csv')
   assert metrics['round'].tolist() == [6, 12, 18, 24, 30, 36, 40]
@@ -114,6 +125,7 @@ def test_another_run_is_never_overwritten(reference):
     (('--beta=0.5',), 'beta is 0.001 there and 0.5 here'),
     (('--beta=0.5', '--resume'), 'beta is 0.001 there and 0.5 here'),
     (('--alpha=0', '--resume'), 'alpha is 1.0 there and 0.0 here'),
+    (('--rounds=39', '--resume'), 'holds 40 rounds of this run already, but'),
   ):
     assert message in _one_error(*_TINY, *flags, f'--output_dir={folder}')
   assert _contents(folder) == before
@@ -125,6 +137,7 @@ def test_a_server_rate_file_belongs_to_the_run(reference, tmp_path):
   folder = tmp_path / 'run'
   flags = (
     *_TINY,
+    '--checkpoint_every=30',
     '--algorithm=fedavg',
     f'--server_rate_file={rates}',
     f'--output_dir={folder}',
@@ -143,8 +156,13 @@ def test_a_server_rate_file_belongs_to_the_run(reference, tmp_path):
   digest = hashlib.sha256(rates.read_bytes()).hexdigest()
   assert settings['server_rate_sha256'] == digest
   # It continues from a checkpoint to the same files, and with no other content.
-  (folder / 'model.npz').unlink()
-  assert _run(*flags, '--resume')[0] == 0
+  newest = folder / 'checkpoints' / 'round_40.npz'
+  newest.write_bytes(b'damaged')
+  code, output, errors = _run(*flags, '--resume')
+  assert code == 0 and 'Continuing after round 30.\n' in output
+  assert errors.startswith(f'warning: {newest} is damaged (')
+  assert errors.endswith('). The checkpoint before it is taken.\n')
+  assert errors.count('\n') == 1
   assert _contents(folder) == before
   table = pd.read_csv(rates)
   table.loc[9, 'sum_of_weights'] += 0.5
@@ -156,6 +174,24 @@ def test_a_server_rate_file_belongs_to_the_run(reference, tmp_path):
   # Nor with one that does not have all rounds.
   table[:39].to_csv(rates, index=False)
   assert 'has no round 40 of 40' in _one_error(*flags, '--resume')
+
+
+def test_a_trace_belongs_to_the_run(tmp_path):
+  trace = tmp_path / 'trace.csv'
+  trace.write_text('client,start,end\nx,0,9\n')
+  config = config_lib.Config(avail=f'trace:{trace}')
+  settings = cli._settings('task', config, {})
+  digest = hashlib.sha256(trace.read_bytes()).hexdigest()
+  assert settings['trace_sha256'] == digest
+  # Another content is another run, under the same name.
+  with run_directory.claim(tmp_path / 'run', settings, False):
+    (tmp_path / 'run' / 'rounds.csv').touch()
+  trace.write_text('client,start,end\nx,0,8\n')
+  other = cli._settings('task', config, {})
+  with pytest.raises(run_directory.RunDirectoryError, match='trace_sha256 is'):
+    with run_directory.claim(tmp_path / 'run', other, True):
+      pass
+  assert 'trace_sha256' not in cli._settings('task', config_lib.Config(), {})
 
 
 def test_a_damaged_config_and_another_version_are_refused(reference, tmp_path):
@@ -184,40 +220,6 @@ def test_a_flag_file_that_is_no_text_is_one_sentence(tmp_path):
   assert 'is not a text file' in _one_error(
     f'--flagfile={tmp_path / "x.flags"}'
   )
-
-
-@pytest.mark.parametrize(
-  'flag, message',
-  [
-    ('--num_clients=0', '--num_clients=0'),
-    ('--beta=0', 'beta must be in (0, 1]'),
-    ('--beta=1.5', 'beta must be in (0, 1]'),
-    ('--beta=nan', 'beta must be a finite number'),
-    ('--clients_per_round=-1', 'must be a whole number from 0'),
-    ('--clients_per_round=0', 'nobody would ever train'),
-    ('--clients_per_round=ten', 'must read like 10'),
-    (
-      '--avail=sometimes',
-      'always|scarce|home_devices|smartphones|uneven',
-    ),
-    ('--algorithm=sgd', 'fedavg|f3ast|power_of_choice|fedadam|f3ast_adam'),
-    ('--client_learning_rate=nan', 'client_learning_rate must be a finite'),
-    ('--server_learning_rate=-1', 'server_learning_rate must be above 0'),
-    ('--rounds=0', 'rounds must be at least 1'),
-    ('--local_steps=-1', 'local_steps must be at least 0'),
-    ('--server_rate_file=absent.csv', "but 'absent.csv' is not a file"),
-    ('--rate_init=equal', 'kp|p|uniform|tie'),
-    ('--seed=-1', 'seed must be at least 0'),
-    ('--no_such_flag=1', 'no_such_flag'),
-    ('--alpha=much', '--alpha=much'),
-    ('stray', "unexpected argument 'stray'"),
-    ('--cluster=local:x', "(N workers on this machine), but it is 'local:x'"),
-    ('--workers=alpha:1', 'workers'),
-  ],
-)
-def test_bad_flags_end_with_one_sentence_and_code_2(flag, message, tmp_path):
-  assert message in _one_error(flag, f'--output_dir={tmp_path / "run"}')
-  assert not (tmp_path / 'run').exists()
 
 
 @pytest.mark.parametrize('make', ['file', 'foreign'])
@@ -249,24 +251,24 @@ def test_an_environment_without_tff_is_one_sentence(tmp_path):
   environment = dict(os.environ, PYTHONPATH=str(broken.parent))
   process = _start(f'--output_dir={tmp_path / "run"}', env=environment)
   output, errors = process.communicate(timeout=120)
-  assert (process.returncode, output) == (2, '')
+  assert (process.returncode, output) == (2, programs.LOADING)
   assert 'cannot be imported (no such luck); run "make setup"' in errors
   assert errors.count('\n') == 1
 
 
-@pytest.mark.parametrize('by', [signal.SIGINT, signal.SIGTERM])
-def test_a_run_is_one_process_and_ends_when_it_is_told_to(by, tmp_path):
+def test_a_run_is_one_process_and_ends_when_it_is_told_to(tmp_path):
   folder, log = tmp_path / 'run', tmp_path / 'log'
-  verbosity = ['--verbosity=1'] if by == signal.SIGINT else []
+  scratch = tmp_path / 'scratch'
+  scratch.mkdir()
   with open(log, 'w') as file:
     process = _start(
       '--num_clients=20',
       '--rounds=1000000',
       '--checkpoint_every=1',
       f'--output_dir={folder}',
-      *verbosity,
+      '--verbosity=1',
       stderr=file,
-      preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+      env={**os.environ, 'TMPDIR': str(scratch)},
     )
   deadline = time.monotonic() + 120
   while not (folder / 'metrics.csv').exists():
@@ -275,16 +277,15 @@ def test_a_run_is_one_process_and_ends_when_it_is_told_to(by, tmp_path):
   running = psutil.Process(process.pid)
   assert running.children(recursive=True) == []
   assert running.net_connections(kind='inet') == []
-  process.send_signal(by)
-  process.communicate(timeout=5)
+  assert (folder / 'temporary').is_dir()
+  process.send_signal(signal.SIGTERM)
+  process.communicate(timeout=30)
+  assert process.returncode == 128 + signal.SIGTERM
   errors = log.read_text()
-  if by == signal.SIGINT:
-    assert process.returncode == 130
-    # TensorFlow's log; compare test_a_run_leaves_its_files.
-    assert 'tensorflow' in errors
-    assert f'error: interrupted; --resume continues {folder}.' in errors
-  else:
-    assert (process.returncode, errors) == (-signal.SIGTERM, '')
+  # TensorFlow's log; compare test_a_run_leaves_its_files.
+  assert 'tensorflow' in errors
+  assert f'error: interrupted; --resume continues {folder}.' in errors
+  assert not (folder / 'temporary').exists() and not list(scratch.iterdir())
   # What it leaves is whole, and can be continued.
   flags = '--num_clients=20', '--rounds=1000000', '--checkpoint_every=1'
   code, _, errors = _run(*flags, f'--output_dir={folder}')

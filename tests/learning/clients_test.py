@@ -86,5 +86,68 @@ def test_who_trains_on_datasets_by_hand():
     assert (value.index, value.weight, num_examples) == expected
 
 
+def _orders(clients, rounds):
+  """Returns the order of client 2's labels in some rounds, and what was made.
+
+  Training takes what `fill` returns and goes through it once.
+  """
+  cohort = selection.Cohort(np.array([2]), np.ones(1))
+  orders = []
+  for t in range(1, rounds + 1):
+    (part,) = clients.parts(cohort, t)
+    batches = clients.fill(part).examples.as_numpy_iterator()
+    orders.append([label for batch in batches for label in batch['y']])
+  return orders
+
+
+@pytest.mark.parametrize('is_kept', [True, False])
+def test_datasets_are_made_once_while_memory_lasts(is_kept, monkeypatch):
+  made = []
+
+  def preprocess(dataset):
+    made.append(dataset)
+    return dataset.shuffle(12, seed=1).batch(4)
+
+  data = _client_data(preprocess)
+  clients = clients_lib.read_clients(data, in_memory=False)
+  if not is_kept:
+    monkeypatch.setattr(clients_lib, '_free_bytes', lambda: 0)
+  made.clear()
+  assert clients.p.shape == (3,)
+  orders = _orders(clients, 5)
+  assert len(made) == (3 if is_kept else 8)  # All are counted, one trains.
+  # A shuffle goes on with its draws; where the dataset is new, it starts over.
+  assert len({tuple(order) for order in orders}) == (5 if is_kept else 1)
+  assert all(sorted(order) == sorted(orders[0]) for order in orders)
+
+
+def test_who_fails_keeps_its_dataset_for_later():
+  clients = clients_lib.read_clients(_client_data(), in_memory=False)
+  failing = clients.fill(clients_lib.DatasetPart(2, 1.0, is_failed=True))
+  assert not list(failing.examples)
+  later = clients.fill(clients_lib.DatasetPart(2, 1.0))
+  assert sum(len(batch['y']) for batch in later.examples) == 12
+
+
+@pytest.mark.parametrize('in_memory', [True, False])
+def test_going_through_all_clients_shows_progress(
+  in_memory, monkeypatch, capfd
+):
+  shown = []
+  plain = clients_lib.tqdm.tqdm
+
+  def bar(clients, what, **options):
+    shown.append((len(clients), what, options['disable'], options['delay']))
+    return plain(clients, what, **options)
+
+  monkeypatch.setattr(clients_lib.tqdm, 'tqdm', bar)
+  clients = clients_lib.read_clients(_client_data(), in_memory)
+  np.testing.assert_array_equal(clients.num_examples, _SIZES)
+  what = 'Reading clients' if in_memory else 'Counting examples'
+  # None: only on a terminal; and there only what takes more than a second.
+  assert shown == [(3, what, None, 1)]
+  assert capfd.readouterr() == ('', '')
+
+
 if __name__ == '__main__':
   sys.exit(pytest.main([__file__, *sys.argv[1:]]))

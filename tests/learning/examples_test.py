@@ -32,7 +32,8 @@ _EXAMPLES = {
     ({**_EXAMPLES, 'z': _EXAMPLES['y']}, 'the same fields'),
     (
       {'x': np.zeros((3, 5), np.float32), 'y': _EXAMPLES['y']},
-      r"Field 'x' must have shape \(2,\) in every example, but it has \(5,\)",
+      r"Field 'x' must have shape \(2,\) in every example, but at client 1 it "
+      r'has \(5,\)',
     ),
     (
       {'x': _EXAMPLES['x'], 'y': np.array([0.5, 1.0, 2.0])},

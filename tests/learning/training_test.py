@@ -11,6 +11,7 @@ import tensorflow_federated as tff
 
 import f3ast_tff
 from f3ast_tff import availability
+from f3ast_tff import delivery as delivery_lib
 from f3ast_tff import rates
 from f3ast_tff import selection
 from f3ast_tff.execution import rounds as rounds_lib
@@ -240,7 +241,7 @@ def test_next_and_rounds_give_the_same_states_to_the_bit(
   state = training.initialize()
   with f3ast_tff.in_process(training.num_shards):
     for t in range(1, 5):
-      available, cohort = training.select(state, t)
+      available, cohort, _ = training.select(state, t)
       state, metrics = training.next(state, t)
       round_ = rounds.run(t)
       np.testing.assert_array_equal(round_.available, available)
@@ -251,6 +252,37 @@ def test_next_and_rounds_give_the_same_states_to_the_bit(
         assert len(one) == len(other)
         for leaf, other_leaf in zip(one, other):
           np.testing.assert_array_equal(leaf, other_leaf)
+
+
+@pytest.mark.parametrize('counts', delivery_lib.COUNTS)
+def test_who_delivers_nothing_adds_nothing(counts, in_memory):
+  delivery = delivery_lib.Delivery(
+    np.array([0.5, 1.0, 0.4, 0.6]), over_selection=1.5, rates_count=counts
+  )
+  training = linear.build(in_memory, num_shards=2, delivery=delivery)
+  state = training.initialize()
+  r, weights = np.minimum(1, 2 * linear.P), np.zeros((3, 1))
+  num_lost = 0
+  for t in range(1, 6):
+    available, cohort, lost = training.select(state, t)
+    num_lost += lost.size
+    # Algorithm 1 in NumPy, from here on.
+    selected = np.union1d(cohort.clients, lost)
+    delivered = np.setdiff1d(selected, lost)
+    assert available.all() and selected.size == 3 and delivered.size <= 2
+    counted = selected if counts == delivery_lib.SELECTED else delivered
+    r = 0.9 * r
+    weights = weights + sum(
+      linear.P[k] / (r[k] + 0.1) * linear.update(k, weights) for k in delivered
+    )
+    r[counted] += 0.1
+    state, metrics = training.next(state, t)
+    np.testing.assert_allclose(state.rates, r, rtol=1e-12)
+    np.testing.assert_allclose(linear.weights_of(state), weights, atol=1e-5)
+    assert int(metrics['selection']['selected']) == counted.size
+    excluded = int(metrics['selection']['excluded'])
+    assert excluded == counted.size - delivered.size
+  assert num_lost > 5
 
 
 if __name__ == '__main__':

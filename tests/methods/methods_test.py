@@ -72,7 +72,7 @@ def test_what_is_built_is_what_was_asked_for():
     assert selector.constraint(t) == 2
 
 
-@pytest.mark.parametrize('name', list(availability.MODELS))
+@pytest.mark.parametrize('name', availability.PAPER)
 @pytest.mark.parametrize('correlation', ['auto', *rates.CORRELATIONS])
 def test_the_form_of_h_fits_the_availability(name, correlation):
   found = methods.build_selector(_P, name, 1, correlation=correlation)
@@ -81,11 +81,21 @@ def test_the_form_of_h_fits_the_availability(name, correlation):
   assert found.correlation == expected
 
 
+def test_a_text_with_parameters_names_a_model():
+  selector = methods.build_selector(_P, 'blocks:3,1,always', 1, seed=2)
+  # One client each, by turns: never two together.
+  assert selector.correlation == rates.UNCORRELATED
+  taken = [int(step.cohort.clients[0]) for step in selector.simulate(6)]
+  assert sorted(taken[:3]) == [0, 1, 2] and taken[3:] == taken[:3]
+  selector = methods.build_selector(_P, 'clusters:1', 1)
+  assert selector.correlation == rates.POSITIVE
+
+
 @pytest.mark.parametrize(
   'changes, message',
   [
     ({'availability': availability.always(2)}, '2 clients, but p has 3'),
-    ({'availability': 'sometimes'}, "uneven or one of your own.*'sometimes'"),
+    ({'availability': 'sometimes'}, "one of your own, but.* 'sometimes'"),
     ({'policy': 'best'}, "power_of_choice, fixed_policy or one.*'best'"),
     ({'p': _P / 2}, 'p must sum to 1'),
     ({'p': [0.5, np.nan, 0.5]}, 'finite numbers'),

@@ -1,5 +1,6 @@
 """Tests of `checkpoint`."""
 
+import json
 import sys
 
 import numpy as np
@@ -10,6 +11,7 @@ from f3ast_tff.learning import process
 from f3ast_tff.runs import checkpoint
 from f3ast_tff.runs import run_directory
 
+_ROUNDS = 20
 _ORIGIN = {'beta': 0.001, 'the data set': 'one', 'f3ast-tff': '1.0'}
 
 
@@ -21,14 +23,20 @@ def _state(value, num_clients=3):
   return process.ServerState(weights, rates, (), (), (np.float32(value),))
 
 
-def _save(folder, round_num, state, files=()):
-  checkpoint.save(folder, round_num, state, _ORIGIN, files)
+def _save(folder, round_num, state, files=(), num_rounds=_ROUNDS):
+  checkpoint.save(folder, round_num, num_rounds, state, _ORIGIN, files)
+
+
+def _latest(folder, origin=None, files=(), num_rounds=_ROUNDS):
+  return checkpoint.load_latest(
+    folder, num_rounds, _state(0), origin or _ORIGIN, files
+  )
 
 
 def test_round_trip_keeps_every_bit_and_the_structure(tmp_path):
   _save(tmp_path, 7, _state(1 / 3))
   assert checkpoint.rounds(tmp_path) == [7]
-  loaded = checkpoint.load(tmp_path, 7, _state(0), _ORIGIN)
+  loaded = checkpoint.load(tmp_path, 7, _ROUNDS, _state(0), _ORIGIN)
   assert isinstance(loaded, process.ServerState)
   weights = loaded.global_model_weights
   assert isinstance(weights, tff.learning.models.ModelWeights)
@@ -56,16 +64,16 @@ def test_a_kill_before_the_pruning_is_made_up_for(tmp_path, monkeypatch):
   newest = (tmp_path / 'round_15.npz').read_bytes()
   _damage(tmp_path / 'round_15.npz', 'empty')
   # Not now, because the old ones may be all there is.
-  assert checkpoint.load_latest(tmp_path, _state(0), _ORIGIN)[0] == 10
+  assert _latest(tmp_path)[0] == 10
   assert checkpoint.rounds(tmp_path) == [5, 10, 15]
   (tmp_path / 'round_15.npz').write_bytes(newest)
-  assert checkpoint.load_latest(tmp_path, _state(0), _ORIGIN)[0] == 15
+  assert _latest(tmp_path)[0] == 15
   assert checkpoint.rounds(tmp_path) == [10, 15]
 
 
 def test_nothing_there(tmp_path):
-  assert checkpoint.load_latest(tmp_path / 'none', _state(0), _ORIGIN) is None
-  assert checkpoint.load_latest(tmp_path, _state(0), _ORIGIN) is None
+  assert _latest(tmp_path / 'none') is None
+  assert _latest(tmp_path) is None
 
 
 def test_unfinished_checkpoint_is_not_taken(tmp_path):
@@ -103,8 +111,8 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_it_taken(
   _save(tmp_path, 5, _state(5))
   _damage(tmp_path / 'round_5.npz', how)
   with pytest.raises(OSError, match='round_5.npz is damaged'):
-    checkpoint.load(tmp_path, 5, _state(0), _ORIGIN)
-  round_num, state = checkpoint.load_latest(tmp_path, _state(0), _ORIGIN)
+    checkpoint.load(tmp_path, 5, _ROUNDS, _state(0), _ORIGIN)
+  round_num, state = _latest(tmp_path)
   assert round_num == 4
   np.testing.assert_array_equal(state.rates, np.full(3, 4 / 3))
 
@@ -118,27 +126,53 @@ def test_damage_of_the_directory_of_the_file(place, tmp_path):
   content[content.rindex(b'PK\x01\x02') + place] ^= 0x85
   path.write_bytes(content)
   # Either it is read in spite of that, whole, or the one before it is taken.
-  round_num, state = checkpoint.load_latest(tmp_path, _state(0), _ORIGIN)
+  round_num, state = _latest(tmp_path)
   np.testing.assert_array_equal(state.rates, np.full(3, round_num / 3))
 
 
 def test_checkpoints_of_another_kind_are_not_overwritten(tmp_path):
   (tmp_path / 'round_5').mkdir()
   with pytest.raises(run_directory.RunDirectoryError, match='No checkpoint in'):
-    checkpoint.load_latest(tmp_path, _state(0), _ORIGIN)
+    _latest(tmp_path)
 
 
 def test_when_none_can_be_read_it_is_said(tmp_path):
   _save(tmp_path, 5, _state(5))
   _damage(tmp_path / 'round_5.npz', 'empty')
   with pytest.raises(run_directory.RunDirectoryError, match='No checkpoint in'):
-    checkpoint.load_latest(tmp_path, _state(0), _ORIGIN)
+    _latest(tmp_path)
+
+
+def test_a_renamed_checkpoint_is_damage(tmp_path, caplog):
+  _save(tmp_path, 4, _state(4))
+  _save(tmp_path, 5, _state(5))
+  (tmp_path / 'round_5.npz').rename(tmp_path / 'round_9.npz')
+  assert _latest(tmp_path)[0] == 4
+  assert 'round_9.npz is damaged (it is of round 5)' in caplog.text
+  # It goes when the run gets on, and never stands in the way of a newer one.
+  _save(tmp_path, 6, _state(6))
+  assert checkpoint.rounds(tmp_path) == [4, 6]
+
+
+def test_a_checkpoint_of_before_rounds_were_recorded_is_refused(tmp_path):
+  _save(tmp_path, 5, _state(5))
+  path = tmp_path / 'round_5.npz'
+  with np.load(path, allow_pickle=False) as file:
+    arrays = dict(file)
+  about = json.loads(arrays['about'].tobytes())
+  del about['round'], about['rounds']
+  arrays['about'] = np.frombuffer(json.dumps(about).encode(), np.uint8)
+  np.savez(path, **arrays)
+  with pytest.raises(run_directory.RunDirectoryError) as caught:
+    _latest(tmp_path)
+  assert 'finish the run with that version' in str(caught.value)
+  assert path.exists()
 
 
 def test_another_number_of_clients_is_refused(tmp_path):
   _save(tmp_path, 5, _state(5))
   with pytest.raises(run_directory.RunDirectoryError, match='another model'):
-    checkpoint.load(tmp_path, 5, _state(0, num_clients=4), _ORIGIN)
+    checkpoint.load(tmp_path, 5, _ROUNDS, _state(0, num_clients=4), _ORIGIN)
 
 
 @pytest.mark.parametrize(
@@ -155,7 +189,7 @@ def test_another_run_is_refused_and_the_difference_named(
   _save(tmp_path, 4, _state(4))
   _save(tmp_path, 5, _state(5))
   with pytest.raises(run_directory.RunDirectoryError) as caught:
-    checkpoint.load_latest(tmp_path, _state(0), {**_ORIGIN, name: here})
+    _latest(tmp_path, {**_ORIGIN, name: here})
   assert f'{name} is {there!r} there and {here!r} here' in str(caught.value)
   assert checkpoint.rounds(tmp_path) == [4, 5]
 
@@ -168,7 +202,7 @@ def test_a_header_that_claims_fewer_numbers_is_damage(tmp_path):
   content = path.read_bytes()
   assert content.count(b"'shape': (3,)") == 1
   path.write_bytes(content.replace(b"'shape': (3,)", b"'shape': (2,)"))
-  round_num, _ = checkpoint.load_latest(tmp_path, _state(0), _ORIGIN)
+  round_num, _ = _latest(tmp_path)
   assert round_num == 4
 
 
@@ -184,9 +218,9 @@ def with_rows(tmp_path):
   return folder, rows
 
 
-def _load_latest(folder, rows):
-  found = checkpoint.load_latest(folder, _state(0), _ORIGIN, [rows])
-  return found[0]
+def _load_latest(folder, rows, num_rounds=_ROUNDS):
+  found = _latest(folder, files=[rows], num_rounds=num_rounds)
+  return found and found[0]
 
 
 def test_rows_are_cut_back_to_what_they_were(with_rows):
@@ -212,11 +246,50 @@ def test_rows_that_are_lost_are_an_error_and_nothing_changes(text, with_rows):
   assert text is None or rows.read_text() == text
 
 
+@pytest.mark.parametrize(
+  'there, here, found, left',
+  [
+    (20, 20, 5, [4, 5]),  # Not at the end of any of the two.
+    (20, 6, 5, [4, 5]),
+    (6, 20, 5, [4, 5]),
+    (5, 5, 5, [4, 5]),  # A run that has finished, and stays so.
+    (5, 20, 4, [4]),  # Its last round is not one of a longer run.
+    (20, 5, 4, [4]),  # The shorter run has a last test there.
+    (4, 20, None, []),  # None is left: from the start.
+  ],
+)
+def test_the_last_round_is_of_runs_of_its_length_only(
+  there, here, found, left, with_rows
+):
+  folder, rows = with_rows
+  for round_num in (4, 5):  # Saved again, by a run of that length.
+    rows.write_text(''.join(['round\n', '4\n', '5\n'][: round_num - 2]))
+    _save(folder, round_num, _state(round_num), [rows], there)
+  if there == 4:
+    (folder / 'round_5.npz').unlink()
+  assert _load_latest(folder, rows, here) == found
+  assert checkpoint.rounds(folder) == left
+  expected = {5: 'round\n4\n5\n', 4: 'round\n4\n', None: None}[found]
+  assert (rows.read_text() if rows.exists() else None) == expected
+
+
+def test_a_run_of_another_length_and_other_data_is_refused(tmp_path):
+  rows = tmp_path / 'rows.csv'
+  rows.write_text('round\n5\n')
+  folder = tmp_path / 'checkpoints'
+  _save(folder, 5, _state(5), [rows], num_rounds=5)
+  other = {**_ORIGIN, 'the data set': 'another'}
+  with pytest.raises(run_directory.RunDirectoryError, match='the data set is'):
+    _latest(folder, other, [rows], num_rounds=9)
+  assert checkpoint.rounds(folder) == [5]
+  assert rows.read_text() == 'round\n5\n'
+
+
 def test_rows_without_a_checkpoint_go(tmp_path):
   rows = tmp_path / 'rows.csv'
   rows.write_text('round\n1\n')
   none = tmp_path / 'none'
-  assert checkpoint.load_latest(none, _state(0), _ORIGIN, [rows]) is None
+  assert _latest(none, files=[rows]) is None
   assert not rows.exists()
 
 

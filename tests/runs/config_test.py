@@ -14,9 +14,23 @@ def test_the_paper_s_settings_are_the_defaults():
   assert (config.batch_size, config.local_epochs) == (20, 1)
 
 
+def test_a_schedule_that_begins_with_zeros_may_end_with_them():
+  config_lib.Config(clients_per_round='schedule:0,0,10', rounds=3)
+
+
+def test_every_whole_number_has_bounds():
+  for field in dataclasses.fields(config_lib.Config):
+    if field.type is int:
+      least, most = field.metadata['least'], field.metadata['most']
+      assert least <= field.default <= most
+      config_lib.Config(**{field.name: most})
+      with pytest.raises(ValueError, match=f'{field.name} must be at most'):
+        config_lib.Config(**{field.name: most + 1})
+
+
 def test_every_setting_explains_itself():
   for field in dataclasses.fields(config_lib.Config):
-    assert field.metadata['help'].endswith(('.', '...'))
+    assert config_lib.help_of(field).endswith(('.', '...'))
 
 
 _STEP_SIZES = {
@@ -62,10 +76,31 @@ def test_methods_are_called_by_what_they_are(settings, name):
 
 
 @pytest.mark.parametrize(
+  'changes',
+  [
+    {'groups': 'blocks:2', 'target': 'groups'},
+    {'groups': 'labels', 'group_quota': '1..2/..'},
+    {'groups': 'file:a.csv', 'group_quota': 'a:1..', 'algorithm': 'fedadam'},
+    # Departures of FedAvg do not concern F3AST.
+    {
+      'groups': 'blocks:2',
+      'group_quota': '..1',
+      'protocol': 'draw_with_replacement',
+    },
+    {'target': 'uniform', 'algorithm': 'power_of_choice'},
+    {'target': 'groups', 'groups': 'blocks:2', 'selection': 'fixed_policy'},
+  ],
+)
+def test_groups_and_targets_that_fit(changes):
+  config_lib.Config(**changes)
+
+
+@pytest.mark.parametrize(
   'changes, message',
   [
     ({'algorithm': 'x'}, 'fedavg, f3ast, power_of_choice, fedadam'),
     ({'avail': 'x'}, 'always, scarce, home_devices, smartphones, uneven'),
+    ({'avail': 'scarce:1.5'}, r'probabilities in \[0, 1\]'),
     ({'beta': 0.0}, 'beta must be in'),
     ({'beta': float('nan')}, 'finite'),
     ({'server_epsilon': -1.0}, 'above 0'),
@@ -97,10 +132,33 @@ def test_methods_are_called_by_what_they_are(settings, name):
     ({'server_optimizer': 'x'}, 'yogi'),
     ({'algorithm': None}, 'algorithm must be one of'),
     ({'protocol': 'paper,released'}, "but it holds 'paper'"),
+    ({'target': 'p'}, "target is 'p', but it must be data, uniform"),
+    ({'target': 'groups'}, 'but there is no groups'),
+    ({'group_quota': '..2'}, 'but there is no groups'),
+    ({'groups': 'blocks:2'}, 'but there is only groups'),
+    ({'groups': 'blocks', 'group_quota': '..2'}, "groups is 'blocks'"),
+    ({'groups': 'blocks:2', 'group_quota': '2'}, "group_quota is '2'"),
+    (
+      {
+        'groups': 'blocks:2',
+        'group_quota': '..2',
+        'algorithm': 'power_of_choice',
+      },
+      'f3ast, proportional, uniform, .* but not by power_of_choice',
+    ),
+    (
+      {'groups': 'labels', 'group_quota': '..2', 'protocol': 'divide_by_k'},
+      'as in the paper, but protocol is divide_by_k',
+    ),
     ({'batch_size': 0}, 'at least 1'),
     ({'seed': -1}, 'at least 0'),
     ({'clients_per_round': 'schedule:0,0'}, 'nobody would ever train'),
     ({'clients_per_round': 'markov:10,0,1,0'}, 'nobody would ever train'),
+    (
+      {'clients_per_round': 'schedule:0,0,10', 'rounds': 2},
+      'is 0 up to round 2, the last one',
+    ),
+    ({'rounds': 10**19}, 'rounds must be at most 1000000000, but it is 1000'),
   ],
 )
 def test_bad_settings_are_named(changes, message):

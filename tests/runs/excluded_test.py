@@ -10,8 +10,14 @@ from f3ast_tff import selection
 from f3ast_tff.execution import rounds
 from f3ast_tff.runs import excluded
 
-# Client 3 has no examples; 1 fails, and the update of 4 is not finite.
+# Client 3 has no examples, and one of 2 is infinite; 1 fails, and the update of
+# 4 is not finite.
 _NUM_EXAMPLES = np.array([5, 5, 5, 0, 5])
+_TRAIN = [
+  {'x': np.zeros((number, 3), np.float32), 'y': np.zeros(number, np.int32)}
+  for number in _NUM_EXAMPLES
+]
+_TRAIN[2]['x'][4, 1] = -np.inf
 
 
 def _round(clients=(0, 1, 3, 4), without_update=(1, 3, 4), failed=(1,)):
@@ -36,7 +42,7 @@ def _lines(monkeypatch):
 
 
 def test_each_client_is_named_once_for_each_reason(lines):
-  clients = excluded.ExcludedClients(_NUM_EXAMPLES)
+  clients = excluded.ExcludedClients(_TRAIN)
   clients.log(_round(), 7)
   for line, expected in zip(
     lines,
@@ -52,10 +58,12 @@ def test_each_client_is_named_once_for_each_reason(lines):
   clients.log(_round(clients=(0, 1), without_update=(0, 1), failed=()), 9)
   (line,) = lines[3:]
   assert 'Round 9' in line and 'whose update is not finite: 0, 1.' in line
+  clients.log(_round(clients=(2,), without_update=(2,), failed=()), 10)
+  assert 'whose examples are not finite: 2.' in lines[4]
 
 
 def test_who_trained_and_to_a_finite_update():
-  clients = excluded.ExcludedClients(_NUM_EXAMPLES)
+  clients = excluded.ExcludedClients(_TRAIN)
   # Of 0, 1, 3 and 4 the third has nothing to train on.
   assert clients.expected_and_counted(_round()) == (3, 1)
   all_fail = _round((1, 4), without_update=(1, 4), failed=(1, 4))

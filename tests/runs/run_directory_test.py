@@ -73,7 +73,14 @@ def test_a_run_that_ended_before_its_first_round_can_start_over(tmp_path):
 
 
 def test_settings_that_a_run_from_before_them_does_not_name():
-  here = {'seed': 0, 'local_steps': 0, 'server_rate_file': ''}
+  here = {
+    'seed': 0,
+    'local_steps': 0,
+    'server_rate_file': '',
+    'target': 'data',
+    'groups': '',
+    'group_quota': '',
+  }
   assert run_directory.differences({'seed': 0}, here) == []
   assert run_directory.differences({'seed': 0}, {**here, 'local_steps': 5}) == [
     'local_steps is 0 there and 5 here'
@@ -93,6 +100,30 @@ def test_a_run_with_rows_needs_resume_and_the_same_settings(tmp_path):
   _claim(tmp_path, resume=True)
   with pytest.raises(run_directory.RunDirectoryError, match='seed is 0 there'):
     _claim(tmp_path, {**_SETTINGS, 'seed': 1}, resume=True)
+
+
+def test_a_run_can_be_given_more_rounds_but_not_fewer_than_it_has(tmp_path):
+  def claim(rounds, resume=True):
+    _claim(tmp_path, {'rounds': rounds, 'seed': 0}, resume)
+
+  claim(3)
+  (tmp_path / 'rounds.csv').write_text('round\n1\n2\n3\n')
+  with pytest.raises(run_directory.RunDirectoryError, match='give --resume'):
+    claim(5, resume=False)
+  with pytest.raises(run_directory.RunDirectoryError) as caught:
+    claim(2)
+  assert 'holds 3 rounds of this run already, but --rounds is 2' in str(
+    caught.value
+  )
+  before = run_directory.read_config(tmp_path)
+  assert before['settings'] == {'rounds': 3, 'seed': 0}
+  for rounds in (5, 3, 4):  # Two have not been run, and can be left again.
+    claim(rounds)
+    assert run_directory.read_config(tmp_path) == {
+      **before, 'settings': {'rounds': rounds, 'seed': 0}
+    }
+  with pytest.raises(run_directory.RunDirectoryError, match='seed is 0 there'):
+    _claim(tmp_path, {'rounds': 9, 'seed': 1}, True)
 
 
 @pytest.mark.parametrize('name', ['f3ast-tff', 'tensorflow-federated'])

@@ -5,6 +5,7 @@ import sys
 import numpy as np
 import pytest
 
+from f3ast_tff import availability
 from f3ast_tff import methods
 from f3ast_tff import rates
 from f3ast_tff.runs import config as config_lib
@@ -17,9 +18,11 @@ _SIZES = np.array([20, 21, 40, 100, 19])
 def _build(make_config):
   """Builds the selector of settings; changes are keyword arguments."""
 
-  def build(sizes=_SIZES, **changes):
+  def build(sizes=_SIZES, label_shares=None, **changes):
     settings = {'clients_per_round': '2', **changes}
-    return selector_lib.build(make_config(**settings), sizes, sizes)
+    return selector_lib.build(
+      make_config(**settings), sizes, sizes, label_shares
+    )
 
   return build
 
@@ -34,6 +37,29 @@ def test_auto_takes_the_form_of_h_that_fits_the_availability(
   assert build(avail=avail).correlation == expected
   forced = build(avail=avail, correlation='positive')
   assert forced.correlation == rates.POSITIVE
+
+
+def test_a_run_in_which_nobody_is_available_is_refused(build, monkeypatch):
+  class Late:  # All of the clients, from round 3 on.
+    num_clients, positively_correlated = _SIZES.size, False
+
+    def probabilities(self, round_num):
+      return self(round_num).astype(float)
+
+    def __call__(self, round_num):
+      return np.full(_SIZES.size, round_num >= 3)
+
+  def check(rounds, **changes):
+    selector = build(avail='late', rounds=rounds, **changes)
+    selector_lib.check_anybody(selector, rounds)
+
+  monkeypatch.setitem(availability.MODELS, 'late', lambda p, seed: Late())
+  with pytest.raises(ValueError, match='No client is available up to round 2'):
+    check(2)
+  check(3)
+  # And when they are, none may take part.
+  with pytest.raises(ValueError, match='No client is available up to round 4'):
+    check(4, clients_per_round='schedule:2,2,0,0')
 
 
 def test_settings_that_are_left_open_are_refused():
@@ -90,6 +116,16 @@ def test_the_rates_begin_at_the_tie_point_of_the_h_in_use(build):
     np.testing.assert_allclose(selector.initial_rates, expected)
 
 
+def test_a_sine_of_other_numbers_departs_likewise(build):
+  model = build(
+    avail='smartphones:0,.25,.5,4', protocol='linspace_sine'
+  ).availability
+  # Four points from 0 to 2 pi: 0, 120, 240 and 360 degrees.
+  root = np.sqrt(3) / 2
+  for t, sine in enumerate((0, root, -root, 0), 1):
+    np.testing.assert_allclose(model.probabilities(t), 0.5 + 0.25 * sine)
+
+
 def test_the_sine_has_24_points_or_23(build):
   def factors(protocol):
     model = build(avail='smartphones', protocol=protocol).availability
@@ -121,12 +157,102 @@ def test_availability_of_the_released_code_is_the_same_for_every_seed(build):
   )
 
 
+# The shares of the data are .1, .105, .2, .5 and .095.
+_SHARES = _SIZES / 200
+
+
+@pytest.mark.parametrize(
+  'changes, expected',
+  [
+    ({}, _SHARES),
+    ({'target': 'uniform'}, np.full(5, 0.2)),
+    ({'target': 'power:0.5'}, np.sqrt(_SIZES) / np.sqrt(_SIZES).sum()),
+    # The groups are 0, 0, 0, 1, 1 with .405 and .595 of the data.
+    (
+      {'target': 'groups', 'groups': 'blocks:2'},
+      [0.05 / 0.405, 0.0525 / 0.405, 0.1 / 0.405, 0.25 / 0.595, 0.0475 / 0.595],
+    ),
+    # Of batches: 1, 2, 2, 5 and 1.
+    (
+      {'target': 'power:2', 'protocol': 'count_batches'},
+      np.array([1, 4, 4, 25, 1]) / 35,
+    ),
+  ],
+)
+def test_the_target_takes_the_place_of_p(changes, expected, build):
+  selector = build(avail='uneven', **changes)
+  np.testing.assert_allclose(selector.p, expected, rtol=1e-12)
+  np.testing.assert_allclose(
+    selector.initial_rates, np.minimum(1, 2 * np.asarray(expected))
+  )
+  # Who is available is the world's business: it stays with the data.
+  data = build(
+    avail='uneven', protocol=changes.get('protocol', 'paper')
+  ).availability
+  np.testing.assert_array_equal(
+    selector.availability.probabilities(1), data.probabilities(1)
+  )
+
+
+def test_what_methods_do_with_a_target(build):
+  # FedAvg draws by it, and Power-of-Choice whom it queries: the client with
+  # almost all of the target is always among two, and the one without any never
+  # is, though it has half of the data.
+  shares = [1, 1e-9, 1e-9, 0, 1e9]
+  with_target = {'avail': 'always', 'target': 'file:shares.csv'}
+  with pytest.MonkeyPatch.context() as patch:
+    patch.setattr(
+      selector_lib.client_files, 'numbers', lambda *_: np.array(shares)
+    )
+    for algorithm in ('fedavg', 'power_of_choice', 'f3ast'):
+      selector = build(algorithm=algorithm, num_candidates=2, **with_target)
+      for t in range(1, 30):
+        cohort = selector.select(
+          t, selector.initial_rates, lambda some: some / 5
+        ).cohort
+        assert 3 not in cohort.clients
+        assert 4 in cohort.clients or algorithm == 'f3ast'
+
+
+def test_groups_and_quotas_of_the_settings(build, tmp_path):
+  path = tmp_path / 'groups.csv'
+  path.write_text('client,group\n4,x\n0,x\n3,y\n2,y\n1,y\n')
+  shares = np.array([[1, 0], [0, 1], [0, 1], [1, 0], [1, 0]])
+  for text, expected in (
+    ('blocks:2', '00011'), (f'file:{path}', 'xyyyx'), ('labels', '01100')
+  ):
+    config = {'groups': text, 'group_quota': '..2/1..1', 'avail': 'always'}
+    selector = build(label_shares=lambda: shares, **config)
+    quotas = selector.quotas
+    assert ''.join(quotas.names[g] for g in quotas.group_of) == expected
+    assert quotas.most.tolist() == [[2, 2], [1, 1]]
+    for t in range(1, 20):
+      clients = selector.select(t, selector.initial_rates).cohort.clients
+      assert clients.size == 2
+      if t % 2 == 0:
+        assert sorted(quotas.group_of[clients]) == [0, 1]
+  with pytest.raises(ValueError, match='needs the labels'):
+    build(groups='labels', group_quota='..2')
+  assert build().quotas is None
+
+
+def test_quotas_that_do_not_fit_the_clients_are_refused(build):
+  for changes, message in (
+    ({'groups': 'blocks:3', 'group_quota': '1..'}, 'requires 3 clients'),
+    ({'groups': 'blocks:2', 'group_quota': '1:3..'}, "'1' .* but it has 2"),
+    ({'groups': 'blocks:2', 'group_quota': 'a:..2'}, "the group 'a', but"),
+    ({'groups': 'blocks:9', 'group_quota': '..2'}, 'needs as many clients'),
+  ):
+    with pytest.raises(ValueError, match=message):
+      build(**changes)
+
+
 @pytest.mark.parametrize('algorithm', methods.ALGORITHMS)
 @pytest.mark.parametrize('protocol', ['paper', 'released'])
 def test_a_round_is_a_pure_function_of_the_settings(algorithm, protocol, build):
   settings = {'algorithm': algorithm, 'protocol': protocol, 'avail': 'always'}
   selectors = build(**settings), build(**settings)
-  (available, cohort), (_, again) = (
+  (available, cohort, _), (_, again, _) = (
     s.select(7, s.initial_rates, lambda clients: clients / 5) for s in selectors
   )
   assert available.all()
@@ -141,12 +267,53 @@ def test_the_factors_of_a_file_multiply_all_weights(algorithm, tmp_path, build):
   same = {'algorithm': algorithm, 'rounds': 3}
   selectors = build(**same), build(**same, server_rate_file=str(path))
   for t, factor in ((3, 0.25), (1, 2), (2, 0)):
-    (mask, before), (same_mask, after) = (
+    (mask, before, _), (same_mask, after, _) = (
       s.select(t, s.initial_rates, lambda some: some / 5) for s in selectors
     )
     np.testing.assert_array_equal(mask, same_mask)
     np.testing.assert_array_equal(before.clients, after.clients)
     np.testing.assert_array_equal(after.weights, factor * before.weights)
+
+
+def test_deliveries_of_the_settings(build, tmp_path):
+  path = tmp_path / 'delivery.csv'
+  path.write_text('client,probability\n0,1\n1,.5\n2,.25\n3,1\n4,1\n')
+  assert build().delivery is None
+  for text, expected in (
+    ('0.9', np.full(5, 0.9)), (f'file:{path}', [1, 0.5, 0.25, 1, 1])
+  ):
+    delivery = build(
+      delivery=text,
+      over_selection=1.5,
+      rates_count='selected',
+      delivery_in_score=True,
+      seed=3,
+    ).delivery
+    np.testing.assert_array_equal(delivery.probabilities, expected)
+    assert delivery.over_selection == 1.5 and delivery.in_score
+    assert delivery.rates_count == 'selected' and delivery.seed == 3
+
+
+@pytest.mark.parametrize(
+  'changes, words',
+  [
+    ({'delivery': '1.5'}, 'must be a probability'),
+    ({'delivery': '0'}, 'must be a probability'),
+    ({'delivery': 'often'}, 'must be a probability'),
+    ({'delivery': 'trace'}, 'needs avail=trace:FILE'),
+    ({'over_selection': 1.3}, 'give delivery as well'),
+    ({'over_selection': 0.5, 'delivery': '0.9'}, 'at least 1'),
+    ({'rates_count': 'selected'}, 'give delivery as well'),
+    (
+      {'delivery_in_score': True, 'delivery': '0.9', 'algorithm': 'fedavg'},
+      'scores of f3ast',
+    ),
+    ({'delivery': '0.9', 'selection': 'fixed_policy'}, 'fixed weights'),
+  ],
+)
+def test_deliveries_that_do_not_fit_are_refused(changes, words, build):
+  with pytest.raises(ValueError, match=words):
+    build(avail='always', **changes)
 
 
 def test_power_of_choice_queries_as_many_as_it_is_told(build):

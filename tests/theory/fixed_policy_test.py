@@ -27,7 +27,7 @@ def _hundred(name='home_devices', constraint='10'):
   p = np.maximum(_p(100), 1e-3)
   p /= p.sum()
   population = population_lib.population_of(
-    availability.MODELS[name](p, 0), communication.parse(constraint)
+    availability.parse(name, p, 0), communication.parse(constraint)
   )
   return population, optimal_rates.solve(population, p).rates
 

@@ -157,11 +157,11 @@ def test_sharing_out_covers_rates_that_leave_something_over():
 
 
 @pytest.mark.parametrize('k', [10, 100])
-@pytest.mark.parametrize('name', list(availability.MODELS))
+@pytest.mark.parametrize('name', availability.PAPER)
 def test_a_thousand_clients(name, k):
   p = np.random.default_rng(0).dirichlet(np.full(1000, 0.5))
   p = np.maximum(p, 1e-6) / np.maximum(p, 1e-6).sum()
-  model = availability.MODELS[name](p, 0)
+  model = availability.parse(name, p, 0)
   best = optimal_rates.for_model(model, communication.fixed(k), p)
   assert best.duality_gap <= 1e-10 * best.variance_bound
   population = population_lib.population_of(model, communication.fixed(k))

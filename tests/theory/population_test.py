@@ -36,6 +36,21 @@ def test_statistics_are_those_of_the_rounds(constraint):
   assert population.shares @ population.k == pytest.approx(constraint.mean)
 
 
+def test_random_kinds_of_rounds_meet_a_schedule_by_chance():
+  # A cluster that is on for 1/4 of the rounds, K = 2 in every other round.
+  population = population_lib.population_of(
+    availability.clusters(np.full(2, 0.5), 0, 1, 0.3, 0.1),
+    communication.Schedule((2, 0)),
+  )
+  found = zip(population.factors, population.k, population.shares)
+  assert sorted(found) == [
+    (0, 0, pytest.approx(3 / 8)),
+    (0, 2, pytest.approx(3 / 8)),
+    (1, 0, pytest.approx(1 / 8)),
+    (1, 2, pytest.approx(1 / 8)),
+  ]
+
+
 def test_a_link_that_alternates_is_known_without_a_day():
   population = population_lib.population_of(
     availability.scarce(2), communication.MarkovLink(4, 0, 1.0, 1.0)
@@ -75,6 +90,16 @@ def test_bad_values_are_named(arguments, message):
       availability.Markov(np.array([0.5, 1.0]), np.ones(2)),
       communication.fixed(1),
       'as client 1 does',
+    ),
+    (
+      availability.time_zones(np.ones(4)),
+      communication.fixed(1),
+      'the groups of this availability model have different ones',
+    ),
+    (
+      availability.arrivals(availability.always(2)),
+      communication.fixed(1),
+      'have no long-run rates',
     ),
   ],
 )

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from f3ast_tff.theory import region
+from f3ast_tff.theory import small_system
 from f3ast_tff.theory import static_policy
 from tests import systems
 
@@ -42,7 +43,7 @@ def test_independent_clients_can_be_selected_in_positive_correlation():
   #   P(i, j in S) = .01 P(none of three)                       = .01 * .001
   #   r_i = .1 P(at most one of three)                          = .1 * .028
   #   r_j = .1 (P(none) + P(one) P(i not available))            = .1 * .0253
-  system = region.independent(np.array([0.9, 0.9, 0.9, 0.1, 0.1]), 2)
+  system = small_system.independent(np.array([0.9, 0.9, 0.9, 0.1, 0.1]), 2)
   policy = static_policy.policy_for(system, region.greedy(system, range(5)))
   mean, covariance = static_policy.moments(policy)
   np.testing.assert_allclose(mean[3:], [0.0028, 0.00253], atol=1e-8)
@@ -51,7 +52,7 @@ def test_independent_clients_can_be_selected_in_positive_correlation():
 
 
 def test_an_unknown_configuration_is_named():
-  system = region.System(np.array([[True, False]]), np.ones(1), 1)
+  system = small_system.System(np.array([[True, False]]), np.ones(1), 1)
   policy = static_policy.policy_for(system, np.zeros(2))
   with pytest.raises(ValueError, match='knows no configuration'):
     static_policy.draw(

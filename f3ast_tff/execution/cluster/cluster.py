@@ -212,9 +212,10 @@ class Cluster:
     is_logged = worker.opening is not None and not self._has(place)
     logging.log(
       logging.INFO if is_logged else logging.WARNING,
-      '%s is lost (%s); others train its clients.',
+      '%s is lost (%s); %s.',
       worker.name,
       why.rstrip('.'),
+      'others train its clients' if self._workers else 'no other one is left',
     )
     with contextlib.suppress(Exception):  # It may be dead already.
       self._ray.kill(worker.actor)

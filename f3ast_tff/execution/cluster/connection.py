@@ -80,7 +80,10 @@ def connect(where: str) -> Any:
     # which is there is kept.
     os.environ['RAY_AUTH_MODE'] = 'token'
     os.environ.setdefault('RAY_AUTH_TOKEN', secrets.token_hex(32))
-    folder = tempfile.mkdtemp(prefix='f3ast-')
+    # Not where a run has its own, which may be too long a path for sockets.
+    folder = tempfile.mkdtemp(
+      prefix='f3ast-', dir=os.environ.get('TMPDIR', '/tmp')
+    )
     # Before Ray is imported, so that Ray's own end comes first.
     atexit.register(cleanup.start(folder).communicate)
     arguments = {

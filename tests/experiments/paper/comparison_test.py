@@ -140,6 +140,30 @@ def test_sample_data_are_no_result(tmp_path):
     comparison.load([folder])
 
 
+def test_many_long_names_fit_and_differ(tmp_path):
+  constraints = '10', '30', 'uniform:5,15', 'markov:10,2,0.1,0.3'
+  settings = {
+    'rounds': 200, 'avail': 'home_devices', 'server_learning_rate': 0.31623
+  }
+  runs = [
+    _run(
+      tmp_path / f'{algorithm}-{number}',
+      algorithm,
+      0,
+      [0.1, 0.5, 0.6, 0.7],
+      1.0,
+      **{**settings, 'clients_per_round': constraint, 'beta': 1 / (2 + number)},
+    )
+    for number, constraint in enumerate(constraints)
+    for algorithm in ('f3ast', 'fedavg')
+  ]
+  metrics = comparison.load(runs)
+  # Saving checks that the legend does not leave the picture.
+  comparison.draw(metrics, 'title', tmp_path / 'picture')
+  looks = comparison._styles(metrics['label']).values()
+  assert len({look[1:] for look in looks}) == len(runs)  # All differ.
+
+
 def test_draw_writes_both_formats(metrics, tmp_path):
   comparison.draw(metrics, 'title', tmp_path / 'alpha-0.5')
   assert (tmp_path / 'alpha-0.5.png').stat().st_size > 5000

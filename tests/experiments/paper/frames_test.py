@@ -4,7 +4,6 @@ import math
 import sys
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from experiments.paper import design
@@ -87,14 +86,6 @@ def test_by_seed_has_all_seeds_of_the_cell_and_no_other():
   )
   assert by_seed.index.tolist() == [0, 1, 2]
   assert by_seed.tolist() == pytest.approx([0.1, 0.2, 0.3])
-
-
-def test_differences_are_of_the_seeds_that_both_have():
-  ours = pd.Series([1.0, math.nan, 3.0], index=[0, 1, 2])
-  other = pd.Series([9.0, 1.0, 1.0], index=[3, 2, 1])
-  differences = frames.paired_differences(ours, other)
-  assert differences.sort_index().index.tolist() == [1, 2]
-  assert math.isnan(differences[1]) and differences[2] == 2.0
 
 
 def test_no_results_have_the_same_columns():

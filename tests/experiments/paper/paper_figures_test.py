@@ -5,11 +5,15 @@ import sys
 import pandas as pd
 import pytest
 
+from experiments.paper import claims
+from experiments.paper import control_tables
 from experiments.paper import design
 from experiments.paper import drawing
 from experiments.paper import frames
 from experiments.paper import paper_figures
 from experiments.paper import paper_numbers
+from experiments.paper import paper_tables
+from experiments.paper import verdict_tables
 from tests import fake_results
 
 
@@ -61,6 +65,21 @@ def test_curves_of_what_has_only_begun(whole, ends):
   ])['curves-accuracy-paper']
   data = figure.data[figure.data['round'] == 200].set_index('method')
   assert data['mean'].to_dict() == pytest.approx(ends)
+
+
+def test_every_figure_is_next_to_a_table():
+  values, numbers = frames.values([]), paper_numbers.load()
+  known = {
+    table.name
+    for table in (
+      *verdict_tables.build(claims.claims(values, numbers)),
+      *paper_tables.build(values, numbers),
+      *control_tables.build(values, frames.curves([])),
+    )
+  }
+  figures = _figures([]).values()
+  assert {figure.table for figure in figures} <= known
+  assert not any(figure.is_run for figure in figures)
 
 
 def test_pictures_repeat():

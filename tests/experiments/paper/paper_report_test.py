@@ -27,13 +27,13 @@ def _page(files):
 
 
 def test_files(files):
-  for table in ('accuracy-paper', 'heterogeneity', 'departures', 'claims'):
+  for table in ('accuracy-paper', 'heterogeneity', 'k-sweep', 'claims'):
     for ending in ('md', 'csv'):
       assert files[f'{table}.{ending}']
     assert (f'{table}.tex' in files) == (table != 'claims')
-    assert files[f'{table}.md'].rstrip() in (
-      files['README.md'] if table != 'claims' else files['claims.md']
-    )
+    # A table of nothing is left out, and named at the end.
+    is_shown = files[f'{table}.md'].rstrip() in files['README.md']
+    assert is_shown == (table in ('accuracy-paper', 'k-sweep'))
   for figure in ('curves-loss-paper', 'relative-gain-compact', 'k-sweep'):
     assert files[f'{figure}.png'].startswith(b'\x89PNG')
     xml.etree.ElementTree.fromstring(files[f'{figure}.svg'])
@@ -55,6 +55,7 @@ def test_the_page_needs_nothing_else(page):
   for text in (
     'The region',
     'Uneven on CIFAR-100',
+    'Test accuracy on Synthetic(alpha, alpha) under Smartphones</li>',
     '--algorithm=f3ast --seed=1',
     fake_results.REVISION[:12],
   ):
@@ -67,18 +68,53 @@ def test_the_page_is_well_formed_and_leads_to_commands(page):
   tree = xml.etree.ElementTree.fromstring(body)
   table = tree.find(".//figure[@id='accuracy-paper']//table")
   over, titles = table.findall('thead/tr')
-  assert [int(cell.get('colspan')) for cell in over] == [2] * 6
-  assert [cell.text for cell in titles[:4]] == [
-    'dataset', 'method', 'ours', 'paper'
-  ]
-  row = table.findall('tbody/tr')[1]  # F3AST on Synthetic.
-  assert (row[1].get('class'), row[1].text) == ('label', 'F3AST')
-  assert (row[2].get('class'), row[2].text) == ('missing', 'not run')
-  link = row[6].find('a')
+  assert [cell.get('colspan') for cell in over] == [None] + ['2'] * 5
+  assert [cell.text for cell in titles[:3]] == ['method', 'ours', 'paper']
+  group, _, row = table.findall('tbody/tr')[:3]  # F3AST on Synthetic.
+  assert group.find('th/span').text == 'Synthetic(1,1)'
+  assert (row[0].get('class'), row[0].text) == ('label', 'F3AST')
+  assert (row[1].get('class'), row[1].text) == ('missing', 'not run')
+  link = row[5].find('a')
   assert link.text == '0.650 ± 0.071 [2] (+18 %)'
   commands = tree.find(f".//pre[@id='{link.get('href')[1:]}']")
   assert commands.text.count('--algorithm=f3ast') == 2
   assert any(' <&>\n' in pre.text for pre in tree.iterfind('.//pre'))
+
+
+def test_the_conclusion_comes_first_and_hashes_last(files, page):
+  readme = files['README.md'].decode()
+  body = re.sub('<nav>.*</nav>', '', page[page.index('<body>') :], flags=re.S)
+  for text in (readme, body):
+    places = [
+      text.index(part)
+      for part in (
+        'In 4 runs we tested',
+        'is higher under Home-devices (+0.100',
+        'Is F3AST above FedAvg?',
+        'Relative gain by availability model',
+        'How many claims hold',
+        'Test accuracy, models of',
+        'Where the paper is silent or contradicts itself',
+        'revision 0123',
+      )
+    ]
+    assert places == sorted(places) and places[0] < 150
+
+
+def test_figures_are_next_to_their_tables(files, page):
+  tables = set(re.findall(r'<figure class="table" id="([^"]+)"', page))
+  order = re.findall(r'<figure [^>]*id="([^"]+)"', page)
+  for figure, table in (
+    ('relative-gain-paper', 'verdicts-synthetic'),
+    ('curves-accuracy-paper', 'accuracy-paper'),
+    ('curves-loss-paper', 'loss-paper'),
+    ('k-sweep', 'k-sweep'),
+  ):
+    assert table in tables
+    assert order.index(f'figure-{figure}') == order.index(table) + 1
+  # Of what was not run there is no picture.
+  assert 'figure-heterogeneity' not in order
+  assert 'curves-loss-compact.png' not in files['README.md'].decode()
 
 
 def test_check(files, tmp_path):
@@ -111,7 +147,8 @@ def test_a_report_of_nothing(monkeypatch):
   pictures = {'svg': b'<svg/>', 'png': b''}
   monkeypatch.setattr(paper_report.drawing, 'images', lambda _: pictures)
   files = paper_report.build([], {})
-  assert b'not run' in files['report.html']
+  assert b'In 0 runs we tested 0 of' in files['report.html']
+  assert b'No runs yet.' in files['report.html']
   assert files['cells.csv'].count(b'\n') == 1
 
 

@@ -122,15 +122,6 @@ def test_what_is_refused(tmp_path, revision, settings, reason):
   assert (allowed is not None) == is_sample
 
 
-def test_is_whole(tmp_path):
-  folder = _run(tmp_path / 'run')
-  assert results.is_whole(folder, 200)
-  assert not results.is_whole(folder, 20)
-  assert not results.is_whole(tmp_path, 200)
-  (folder / 'model.npz').unlink()
-  assert not results.is_whole(folder, 200)
-
-
 @pytest.mark.parametrize(
   'change',
   [

@@ -83,6 +83,45 @@ def test_markdown():
   ]
 
 
+_GROUPED = tables.table(
+  'grouped',
+  'Title',
+  'Note.',
+  [
+    {'dataset': dataset, 'metric': metric, 'claim': claim, 'verdict': 'holds'}
+    for dataset, metric, claim in (
+      ('A', 'x', 'one'), ('A', 'x', 'two'), ('A', 'y', 'one'), ('B', 'y', 'one')
+    )
+  ],
+  'claim',
+)
+
+
+def test_columns_before_the_label_become_groups():
+  assert _GROUPED.groups == [
+    ('A, x', [['one', 'holds'], ['two', 'holds']]),
+    ('A, y', [['one', 'holds']]),
+    ('B, y', [['one', 'holds']]),
+  ]
+  assert tables.markdown(_GROUPED).splitlines()[2:8] == [
+    '| claim    | verdict |',
+    '|----------|---------|',
+    '| **A, x** |         |',
+    '| one      | holds   |',
+    '| two      | holds   |',
+    '| **A, y** |         |',
+  ]
+  ((title, rows),) = _TABLE.groups
+  assert (title, len(rows)) == ('', 2)
+
+
+def test_what_is_run():
+  assert _TABLE.is_run and _GROUPED.is_run
+  assert not _TABLE._replace(frame=_TABLE.frame[1:]).is_run
+  nothing = _GROUPED.frame.replace('holds', 'not run')
+  assert not _GROUPED._replace(frame=nothing).is_run
+
+
 def test_latex():
   lines = tables.latex(_TABLE).splitlines()
   assert r'\caption{Title with 5 \%. A note.}' in lines

@@ -41,6 +41,28 @@ def test_a_claim_by_availability(above):
   assert row['Always'] == row['mean of the five'] == 'not run'
 
 
+def test_the_conclusion_has_the_rows_that_were_run(above, nothing):
+  assert above[0].name == 'verdicts-synthetic'
+  assert len(above[0].frame) == 1
+  assert _row(above, 'verdicts-synthetic', 'Scarce') == {
+    'availability': 'Scarce',
+    'F3AST above FedAvg': 'holds',
+    'F3AST - FedAvg': '+0.100 ± 0.010 [3]',
+    'F3AST+Adam - FedAdam': 'not run',
+    'F3AST - PoC': 'not run',
+    'F3AST - FedAvg, user accuracy': '+0.0500 ± 0.0050 [3]',
+  }
+  assert above[0].is_run
+  assert not nothing['verdicts-synthetic'].is_run
+
+
+def test_in_every_table_a_verdict_is_next_to_the_label(above):
+  for table in above:
+    columns = list(table.frame)[table.num_groups :]
+    assert columns[0] == table.label
+    assert columns[1] in ('F3AST above FedAvg', 'holds', 'Always', 'verdict')
+
+
 def test_rows_without_any_run_are_left_out(above, nothing):
   found = {table.name: table for table in above}
   # FedAvg and F3AST: a row for each of the four metrics.
@@ -67,13 +89,14 @@ def test_counts_by_where_claims_are_from(above, nothing):
   in_others = (3 + 1) + 2 * 2 + 2 * (6 + 1) + 3 * 2
   assert count(claims.PAPER) == [0, 0, 0, in_tables + in_others]
   assert count(claims.OURS) == [0, 0, 0, 18]
-  counts = above[0].frame.iloc[:, 2:].astype(int)
+  (table,) = [table for table in above if table.name == 'verdict-counts']
+  counts = table.frame.iloc[:, 2:].astype(int)
   assert counts.to_numpy().sum() == len(nothing['claims'].frame)
 
 
 def test_statistics_of_a_claim(above):
-  place = 'tables', 'paper', 'synthetic', 'Scarce'
-  row = _row(above, 'claims', *place, 'accuracy', 'F3AST above FedAvg')
+  place = 'tables', 'paper', 'synthetic', 'accuracy'
+  row = _row(above, 'claims', *place, 'F3AST above FedAvg', 'Scarce')
   assert row['difference'] == '+0.100 ± 0.010 [3]'
   # Two degrees of freedom: p = 1 - t / sqrt(t^2 + 2) = .0033.
   assert row['p'] == '0.0033'

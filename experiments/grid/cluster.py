@@ -18,8 +18,8 @@ import tempfile
 import time
 from typing import Any, NamedTuple, Optional, Union
 
-from experiments.paper import cell as cells_lib
-from experiments.paper import grid
+from experiments.grid import cell as cells_lib
+from experiments.grid import runner
 from f3ast_tff.execution.cluster import connection
 from f3ast_tff.runs import run_directory
 
@@ -103,8 +103,8 @@ def run_cell(order: _Order) -> Iterator[Union[int, _Ended]]:
       places = places._replace(runs=pathlib.Path(own))
     folder, log = places.folder(cell), places.log(cell)
     cores = stack.enter_context(_own_cores(order.num_cores))
-    process = grid.popen(
-      grid.command(cell, folder, places.data_dir),
+    process = runner.popen(
+      runner.command(cell, folder, places.data_dir),
       log,
       pathlib.Path(__file__).parents[2],
     )
@@ -112,7 +112,7 @@ def run_cell(order: _Order) -> Iterator[Union[int, _Ended]]:
       os.sched_setaffinity(process.pid, cores)
     try:
       while process.poll() is None:
-        yield cells_lib.rounds_done(folder)
+        yield run_directory.rounds_done(folder)
         time.sleep(_LOOK_SECONDS)
     finally:
       process.kill()
@@ -123,7 +123,7 @@ def run_cell(order: _Order) -> Iterator[Union[int, _Ended]]:
 
 
 class _RemoteJob:
-  """A task of the cluster; see `grid.Job`."""
+  """A task of the cluster; see `runner.Job`."""
 
   def __init__(self, cluster: 'Cluster', order: _Order):
     self._cluster, self._order = cluster, order
@@ -169,7 +169,7 @@ class _RemoteJob:
 
 
 class Cluster:
-  """The nodes of a Ray cluster; see `grid.Machines`.
+  """The nodes of a Ray cluster; see `runner.Machines`.
 
   Attributes:
     ray: The module `ray`.
@@ -196,7 +196,7 @@ class Cluster:
 
   def begin(
     self, cell: cells_lib.Cell, places: cells_lib.Places
-  ) -> Optional[grid.Job]:
+  ) -> Optional[runner.Job]:
     """Starts the run of a cell; None if there is no room for it now."""
     self.check()
     resources = [node['Resources'] for node in self._nodes]
@@ -215,7 +215,7 @@ class Cluster:
     self._in_use += num_cores
     places = places._replace(runs=places.runs.absolute())
     return _RemoteJob(
-      self, _Order(cell, places, self._marker, grid.revision(), num_cores)
+      self, _Order(cell, places, self._marker, runner.revision(), num_cores)
     )
 
   def submit(self, order: _Order) -> Any:

@@ -1,26 +1,23 @@
 """Runs the cells of a grid: skips what is done, continues what was begun.
 
 Each cell is a process of its own, `python -m experiments.TASK ...`, so that any
-of them can be repeated alone. Its run is in a folder of its own below `runs/`;
-when it has finished, one small file below `results/` remains of it. A cell that
+of them can be repeated alone. Its run is in a folder of its own below
+`places.runs`; `places` says what is kept of one that has finished. A cell that
 fails does not stop the others.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 import contextlib
 import os
 import pathlib
 import subprocess
 import sys
 import time
-from typing import NamedTuple, Optional, Protocol, Union
+from typing import Any, NamedTuple, Optional, Protocol, Union
 
 import tqdm
 
-from experiments.paper import cell as cells_lib
-from experiments.paper import frames
-from experiments.paper import plan
-from experiments.paper import results
+from experiments.grid import cell as cells_lib
 from f3ast_tff.runs import run_directory
 
 # What a cell's own files can raise; the others continue.
@@ -67,7 +64,7 @@ def command(
     f'--output_dir={folder.absolute()}',
     '--resume',
   ]
-  if data_dir is not None and cell.key.dataset != 'synthetic':
+  if data_dir is not None and cell.task != 'synthetic':
     words.append(f'--data_dir={data_dir.absolute()}')
   return words
 
@@ -126,7 +123,7 @@ class _LocalJob:
 
   def rounds_done(self) -> int:
     """Returns how many rounds it has recorded."""
-    return cells_lib.rounds_done(self._folder)
+    return run_directory.rounds_done(self._folder)
 
 
 class ThisMachine:
@@ -155,50 +152,26 @@ def revision() -> str:
   return run_directory.revision()
 
 
-def _collect(cell: cells_lib.Cell, places: cells_lib.Places) -> Optional[str]:
-  """Turns a finished run into a result; returns why not if it is none."""
-  folder = places.folder(cell)
-  result = results.from_run(folder, cell.key, cell.command)
-  reason = results.refusal(result, places.allow_changed_code)
-  if reason:
-    return f'{reason}; the run stays in {folder}'
-  cells_lib.check_settings(cell, result)
-  results.write(places.results, result)
-  return None
-
-
-def _begun_with_other_code(
-  cell: cells_lib.Cell, places: cells_lib.Places
-) -> Optional[str]:
-  """Returns why a run that was begun cannot continue, None if it can."""
-  folder = places.folder(cell)
-  if places.allow_changed_code or not (folder / 'config.json').exists():
-    return None
-  theirs, ours = run_directory.read_config(folder)['revision'], revision()
-  if theirs == ours:
-    return None
-  return (
-    f'was begun at revision {theirs or "unknown"}, and the code is now at '
-    f'{ours or "unknown"}; go back to that, or move {folder} away'
-  )
-
-
 def _last_line(log: pathlib.Path) -> str:
+  """Returns what a run said of its end; lines of advice may follow that."""
   try:
     text = log.read_text(errors='replace')
   except OSError as error:
     return f'its log cannot be read ({error}).'
   lines = [line for line in text.splitlines() if line.strip()]
-  return lines[-1].strip() if lines else 'it printed nothing'
+  errors = [line for line in lines if line.startswith('error: ')]
+  return (errors or lines or ['it printed nothing'])[-1].strip()
 
 
 class _Progress:
-  """One bar for the whole grid; a second of it is a second of one process."""
+  """One bar for the whole grid; as long as the work of all its cells."""
 
-  def __init__(self, cells: Sequence[cells_lib.Cell], places: cells_lib.Places):
-    self._places = places
-    known = plan.seconds_known(frames.values(results.read_all(places.results)))
-    self._work = {cell.name: plan.estimate(cell, known) for cell in cells}
+  def __init__(
+    self,
+    cells: Sequence[cells_lib.Cell],
+    work_of: Callable[[Any], float],
+  ):
+    self._work = {cell.name: work_of(cell) for cell in cells}
     self._done = 0
     self._done_work = 0.0
     self._bar = tqdm.tqdm(
@@ -217,25 +190,29 @@ class _Progress:
     tqdm.tqdm.write(text, file=sys.stderr)
     sys.stderr.flush()
 
-  def finish(self, cell: cells_lib.Cell) -> None:
+  def end(self, cell: cells_lib.Cell, how: str) -> None:
+    self._count(cell)
+    self.say(f'{how:<8} {cell.name}, {len(self._work) - self._done} left')
+
+  def _count(self, cell: cells_lib.Cell) -> None:
     self._done += 1
     self._done_work += self._work[cell.name]
 
   def skip(self, cell: cells_lib.Cell) -> None:
-    self.finish(cell)
+    self._count(cell)
     if not self._bar.disable:
       # What took no time must not make the rest look quick.
       self._bar.initial += round(self._work[cell.name])
 
-  def show(self, running: Mapping[cells_lib.Cell, Job]) -> None:
+  def show(self, running: Sequence[tuple[cells_lib.Cell, Job]]) -> None:
     if self._bar.disable:
       return
     under_way = sum(
       self._work[cell.name] * min(1.0, job.rounds_done() / cell.rounds)
-      for cell, job in running.items()
+      for cell, job in running
     )
     self._bar.n = min(self._bar.total, round(self._done_work + under_way))
-    self._bar.set_description(f'{self._done} of {len(self._work)} cells', False)
+    self._bar.set_description(f'{self._done} of {len(self._work)} runs', False)
     self._bar.refresh()
 
 
@@ -244,14 +221,14 @@ class _Runner:
 
   def __init__(self, places: cells_lib.Places, machines: Machines):
     self._places, self._machines = places, machines
-    self.running: dict[cells_lib.Cell, Job] = {}
+    self.running: list[tuple[cells_lib.Cell, Job]] = []
     self.failed: list[str] = []
 
   def fill(self, waiting: list[cells_lib.Cell], progress: _Progress) -> None:
     """Starts cells that need not wait, while there is room."""
     for cell in list(waiting):
       try:
-        ready = cells_lib.resolve(cell, self._places)
+        ready = self._places.resolve(cell)
         if ready is not None and not self._begin(ready, progress):
           return
         if ready is not None:
@@ -262,71 +239,83 @@ class _Runner:
 
   def _begin(self, cell: cells_lib.Cell, progress: _Progress) -> bool:
     """Sees to a cell; returns whether there was room for it."""
-    folder = self._places.folder(cell)
-    if cells_lib.result_of(cell, self._places) is not None:
+    if self._places.is_finished(cell):
       progress.skip(cell)
-    elif results.is_whole(folder, cell.rounds):
+    elif self._is_whole(cell):
       self._end(cell, None, progress)
     else:
-      reason = _begun_with_other_code(cell, self._places)
-      if reason:
-        self._fail(cell, reason, progress)
-        return True
       job = self._machines.begin(cell, self._places)
       if job is None:
         return False
-      self.running[cell] = job
+      self.running.append((cell, job))
       progress.say(f'started  {cell.name}')
     return True
 
+  def _is_whole(self, cell: cells_lib.Cell) -> bool:
+    return cells_lib.is_whole(self._places.folder(cell), cell.rounds)
+
   def reap(self, progress: _Progress) -> None:
     """Takes up the results of processes that have ended."""
-    for cell, job in list(self.running.items()):
+    still_running = []
+    for cell, job in self.running:
       code = job.poll()
       if code is None:
+        still_running.append((cell, job))
         continue
-      del self.running[cell]
+      log = self._places.log(cell)
+      reason = None
       if code:
-        log = self._places.log(cell)
         reason = f'exit code {code}: {_last_line(log)} See {log}'
-      elif not results.is_whole(self._places.folder(cell), cell.rounds):
-        reason = f'ended without its files; see {self._places.log(cell)}'
-      else:
-        reason = None
+      elif not self._is_whole(cell):
+        reason = f'ended without its files; see {log}'
       self._end(cell, reason, progress)
+    self.running = still_running
 
   def _end(
     self, cell: cells_lib.Cell, reason: Optional[str], progress: _Progress
   ) -> None:
     try:
-      reason = reason or _collect(cell, self._places)
+      if reason is None:
+        self._places.keep(cell)
     except _OF_ONE_CELL as error:
       reason = str(error)
-    if reason:
-      self._fail(cell, reason, progress)
+    if reason is None:
+      progress.end(cell, 'finished')
     else:
-      progress.finish(cell)
+      self._fail(cell, reason, progress)
 
   def _fail(
     self, cell: cells_lib.Cell, reason: str, progress: _Progress
   ) -> None:
     self.failed.append(f'{cell.name}: {reason}')
-    progress.finish(cell)
-    progress.say(f'failed   {cell.name}')
+    progress.end(cell, 'failed')
+
+
+def _num_left(
+  cells: Sequence[cells_lib.Cell], places: cells_lib.Places
+) -> int:
+  """Returns how many cells may have to run."""
+  left = 0
+  for cell in cells:
+    with contextlib.suppress(*_OF_ONE_CELL):  # It will not run.
+      left += not places.is_finished(cell)
+  return left
 
 
 def run(
   cells: Sequence[cells_lib.Cell],
   places: cells_lib.Places,
   machines: Union[int, Machines],
+  work_of: Callable[[Any], float] = lambda cell: cell.rounds,
   poll_seconds: float = 0.2,
 ) -> Outcome:
   """Runs the cells that have no result yet.
 
   Args:
     cells: The cells.
-    places: Where runs and results go.
+    places: Where runs go, and what is kept of them.
     machines: Where they run; a number for this machine, so many at a time.
+    work_of: Returns how much work a cell is, for the progress bar.
     poll_seconds: How long to wait before looking again who has ended.
 
   Returns:
@@ -335,12 +324,10 @@ def run(
   waiting = list(cells)
   if isinstance(machines, int):
     # Fewer cells than jobs have more cores each.
-    num_left = sum(
-      not results.path_of(places.results, cell.key).exists() for cell in cells
-    )
+    num_left = _num_left(cells, places)
     machines = ThisMachine(max(1, min(machines, num_left)))
   runner = _Runner(places, machines)
-  with _Progress(cells, places) as progress:
+  with _Progress(cells, work_of) as progress:
     while True:
       runner.fill(waiting, progress)
       progress.show(runner.running)
@@ -348,13 +335,13 @@ def run(
         break  # All done, or those left wait for results that nobody makes.
       time.sleep(poll_seconds)
       runner.reap(progress)
-  tried = {cell.key for cell in cells}
+  tried = {cell.name for cell in cells}
   return Outcome(
     runner.failed,
     [
-      f'{cell.name} waits for the result of {cell.match.name}, which '
-      f'{"failed" if cell.match in tried else "is not among the cells"}'
+      f'{cell.name} waits for the result of {cell.after}, which '
+      f'{"failed" if cell.after in tried else "is not among the cells"}'
       for cell in waiting
-      if cell.match
+      if cell.after
     ],
   )

@@ -1,4 +1,4 @@
-"""Tests of `availability` against the paper's definitions."""
+"""Tests of the paper's models against its definitions."""
 
 import sys
 
@@ -11,32 +11,17 @@ from f3ast_tff import randomness
 _P = np.array([0.5, 0.3, 0.15, 0.05])
 
 
-def _all_models(num_clients=40, seed=5):
+def _papers_models(num_clients=40, seed=5):
   p = np.arange(1, num_clients + 1) / np.arange(1, num_clients + 1).sum()
-  yield from (make(p, seed) for make in availability.MODELS.values())
-  yield availability.Markov(
-    np.full(num_clients, 0.2), np.full(num_clients, 0.1), seed
-  )
+  yield from (availability.parse(name, p, seed) for name in availability.PAPER)
 
 
-@pytest.mark.parametrize('model', list(_all_models()))
-def test_mask_is_a_pure_function_of_the_round(model):
-  forward = [model(t) for t in range(1, 30)]
-  backward = [model(t) for t in range(29, 0, -1)][::-1]
-  np.testing.assert_array_equal(forward, backward)
-  assert forward[0].dtype == bool
-  assert forward[0].shape == (model.num_clients,)
-
-
-@pytest.mark.parametrize('model', list(_all_models()))
+@pytest.mark.parametrize('model', list(_papers_models()))
 def test_share_of_rounds_available_equals_the_probability(model):
   rounds = 1440  # Whole days of 24.
   mask = np.array([model(t) for t in range(1, rounds + 1)])
   q = np.mean([model.probabilities(t) for t in range(1, 25)], axis=0)
-  # Markov rounds are correlated: the variance is (2 - a - b) / (a + b) = 5.7
-  # times that of independent ones.
-  variance_factor = 6 if isinstance(model, availability.Markov) else 1
-  error = np.sqrt(variance_factor * np.maximum(q * (1 - q), 1e-4) / rounds)
+  error = np.sqrt(np.maximum(q * (1 - q), 1e-4) / rounds)
   assert (np.abs(mask.mean(axis=0) - q) < 5 * error).all()
 
 
@@ -47,11 +32,6 @@ def test_blocks_do_not_change_the_draws(n):
   np.testing.assert_array_equal(
     model(9), rng.random(n) < model.probabilities(9)
   )
-
-
-def test_another_seed_gives_other_draws():
-  a, b = availability.scarce(200, seed=1), availability.scarce(200, seed=2)
-  assert (a(1) != b(1)).any()
 
 
 @pytest.mark.parametrize(
@@ -98,8 +78,8 @@ def test_uneven_is_inverse_to_the_data_share():
 
 def test_only_a_common_factor_is_a_positive_correlation():
   positive = {
-    name: make(_P, 0).positively_correlated
-    for name, make in availability.MODELS.items()
+    name: availability.parse(name, _P).positively_correlated
+    for name in availability.PAPER
   }
   assert positive == {
     'always': False,
@@ -108,23 +88,6 @@ def test_only_a_common_factor_is_a_positive_correlation():
     'smartphones': True,
     'uneven': False,
   }
-
-
-@pytest.mark.parametrize('model', list(_all_models()))
-def test_what_is_recorded_is_what_the_model_says(model):
-  masks = np.array([model(t) for t in (1, 2, 3)])
-  recorded = availability.Recorded(masks, model)
-  for t in (3, 1, 2):
-    np.testing.assert_array_equal(recorded(t), model(t))
-    np.testing.assert_array_equal(
-      recorded.probabilities(t), model.probabilities(t)
-    )
-  assert recorded.num_clients == model.num_clients
-  assert recorded.positively_correlated == model.positively_correlated
-  with pytest.raises(ValueError, match='3 rounds are recorded, but round 4'):
-    recorded(4)
-  with pytest.raises(ValueError, match='count from 1'):
-    recorded(0)  # Not the last one.
 
 
 @pytest.mark.parametrize(
@@ -139,9 +102,6 @@ def test_what_is_recorded_is_what_the_model_says(model):
     (lambda: availability.uneven(np.array([1.0, 0.0])), 'client 1 has none'),
     (lambda: availability.uneven(np.array([])), 'there is none'),
     (lambda: availability.always(3)(0), 'count from 1'),
-    (
-      lambda: availability.Markov(np.zeros(2), np.zeros(2)), 'not both be 0'
-    ),
   ],
 )
 def test_bad_parameters_are_named(make, message):
