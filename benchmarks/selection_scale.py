@@ -44,8 +44,8 @@ _MOST = flags.DEFINE_integer(
 _REPEATS = flags.DEFINE_integer(
   'repeats', 11, 'Rounds that are timed at each size.', lower_bound=1
 )
-_AVAIL = flags.DEFINE_enum(
-  'avail',
+_AVAILABILITY = flags.DEFINE_enum(
+  'availability',
   'smartphones',
   [*availability.PAPER, 'trace'],
   'Who is available. On trace there are as many phones as clients, up to a '
@@ -316,7 +316,7 @@ def main(argv: Sequence[str]) -> None:
       2,
     )
   folder.mkdir(parents=True, exist_ok=True)
-  table = measure(cases, _AVAIL.value, _REPEATS.value)
+  table = measure(cases, _AVAILABILITY.value, _REPEATS.value)
   table.to_csv(folder / 'selection_scale.csv', index=False)
   draw(table, folder / 'selection_scale.png')
   _print(table)

@@ -30,16 +30,20 @@ NUMPY_TESTS = (
   *(
     f'tests/{name}_test.py'
     for name in (
-      'availability',
       'communication',
+      'delivery',
+      'groups',
       'markov',
       'randomness',
       'rates',
       'selection',
+      'targets',
     )
   ),
+  'tests/availability',
   'tests/methods',
   'tests/theory',
+  'tests/traces',
 )
 TRAINING_TESTS = (
   'tests/datasets/synthetic_test.py',

@@ -1,5 +1,6 @@
 """Tests of `execution.context`, against TFF's own runtime."""
 
+import asyncio
 import collections
 import sys
 import threading
@@ -348,6 +349,7 @@ def test_two_layers_of_sums_run_in_tff_s_worker(native_runtime):
 
 def test_the_training_loop_of_tff(fed_avg, two_threads):
   seen = []
+  asyncio.set_event_loop(asyncio.new_event_loop())  # The loop takes this one.
   with two_threads():
     state = tff.simulation.run_training_process(
       fed_avg,

@@ -14,7 +14,13 @@ from tests import trials
 _ADVICE = 'start it again (a run with --resume).'
 
 
-def _start(program, **options):
+def _reset():
+  """Undoes that these tests may run in the background, or under nohup."""
+  for each in (signal.SIGINT, signal.SIGHUP):
+    signal.signal(each, signal.SIG_DFL)
+
+
+def _start(program, preexec_fn=_reset, **options):
   """Starts a program and returns it when it has printed a line."""
   process = subprocess.Popen(
     [sys.executable, '-c', textwrap.dedent(program)],
@@ -22,6 +28,7 @@ def _start(program, **options):
     stdout=subprocess.PIPE,
     stderr=subprocess.PIPE,
     text=True,
+    preexec_fn=preexec_fn,
     **options,
   )
   assert process.stdout.readline() == 'ready\n'
@@ -87,7 +94,7 @@ def test_a_main_thread_inside_of_a_call_is_not_waited_for():
 
 def test_what_is_ignored_stays_ignored():
   process = _start(
-    _WAIT, preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    _WAIT, lambda: (_reset(), signal.signal(signal.SIGHUP, signal.SIG_IGN))
   )
   process.send_signal(signal.SIGHUP)  # As under nohup.
   with pytest.raises(subprocess.TimeoutExpired):

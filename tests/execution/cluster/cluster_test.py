@@ -70,24 +70,28 @@ def _reference(tmp_path_factory):
 @pytest.fixture(scope='module', name='environment')
 def _cluster(reference):
   """Starts a cluster; returns the environment that leads to it."""
-  # Sockets need a short path.
-  folder = tempfile.mkdtemp(prefix='ray-', dir='/tmp')
   environment = _environment(
     RAY_AUTH_MODE='token',
     RAY_AUTH_TOKEN=secrets.token_hex(32),
     RAY_USAGE_STATS_ENABLED='0',
   )
-  process = subprocess.Popen(
-    [sys.executable, '-c', _START, folder],
-    stdin=subprocess.PIPE,
-    stdout=subprocess.PIPE,
-    stderr=subprocess.DEVNULL,
-    env=environment,
-    text=True,
-  )
-  tree = [psutil.Process(process.pid)]
-  try:
+  for _ in range(3):  # Ray may not start in time on a busy machine.
+    # Sockets need a short path.
+    folder = tempfile.mkdtemp(prefix='ray-', dir='/tmp')
+    process = subprocess.Popen(
+      [sys.executable, '-c', _START, folder],
+      stdin=subprocess.PIPE,
+      stdout=subprocess.PIPE,
+      env=environment,
+      text=True,
+    )
+    tree = [psutil.Process(process.pid)]
     address = process.stdout.readline().strip()
+    if address:
+      break
+    process.wait()
+    shutil.rmtree(folder, ignore_errors=True)
+  try:
     assert re.fullmatch(r'[\d.]+:\d+', address)
     tree += tree[0].children(recursive=True)
     yield {**environment, 'RAY_ADDRESS': address}
