@@ -14,6 +14,8 @@ _API = """
 API reference
 =============
 
+The public names, which ``import f3ast_tff`` gives; below them all modules.
+
 .. autosummary::
    :nosignatures:
 

@@ -121,7 +121,7 @@ def _parse_flags(argv: Sequence[str]) -> list[str]:
   if help_lib.is_asked_for(argv):
     own = flags.FLAGS.get_key_flags_for_module(argv[0])
     program = 'python -m experiments.availability'
-    print(help_lib.text(program, __doc__ or '', own))
+    help_lib.show(help_lib.text(program, __doc__ or '', own))
     sys.exit(0)
   return cli.parse_flags(argv)
 

@@ -20,11 +20,13 @@ from absl import app
 from absl import flags
 from absl import logging
 
+from experiments import added
 from experiments import folder_name
 from experiments import help as help_lib
 from experiments import interrupts
 from experiments import plain_warnings
 from f3ast_tff import checks
+from f3ast_tff import vector_files
 from f3ast_tff import wording
 from f3ast_tff.execution.cluster import connection
 from f3ast_tff.runs import client_files
@@ -59,6 +61,13 @@ _TRACKER = flags.DEFINE_string(
   '',
   'Log settings and metrics to mlflow or wandb (Weights & Biases) too, or to '
   'several, with commas; they are installed apart.',
+)
+
+_ADD = flags.DEFINE_string(
+  added.FLAG,
+  '',
+  'A Python file with methods of your own. It is executed, and what it gives '
+  'to methods.register is a value of --algorithm: docs/benchmark.md.',
 )
 
 _COLUMNS = 80
@@ -106,7 +115,14 @@ def define_flags(defaults: config_lib.Config) -> None:
   define_cluster('Train clients')
   for field in dataclasses.fields(defaults):
     define_setting(field.name, defaults)
-  for name in ('output_dir', 'resume', 'on_divergence', 'cluster', 'tracker'):
+  for name in (
+    'output_dir',
+    'resume',
+    'on_divergence',
+    'cluster',
+    'tracker',
+    added.FLAG,
+  ):
     flags.declare_key_flag(name)
 
 
@@ -154,6 +170,9 @@ def _settings(
   trace = trace_file.of(config)
   if trace is not None:
     settings['trace_sha256'] = trace.sha256
+  if _ADD.value:
+    found = added.load(here(_ADD.value))
+    settings |= {added.FLAG: found.file, f'{added.FLAG}_sha256': found.sha256}
   return settings
 
 
@@ -243,17 +262,24 @@ def one_sentence(
     fail(str(error), exit_code)
 
 
-def parse_flags_and_arguments(
-  argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS
-) -> list[str]:
-  """Parses flags; a wrong one ends the program with exit code 2."""
+@contextlib.contextmanager
+def _flag_errors() -> Iterator[None]:
+  """Ends the program with exit code 2 where flags are wrong."""
   try:
-    return flag_values(list(argv))
+    yield
   except flags.Error as error:
     reason = ' '.join(str(error).split()).rstrip('.')
     fail(f'{reason}; see --help.', 2)
   except UnicodeDecodeError as error:
     fail(f'a --flagfile is not a text file ({error}); see --help.', 2)
+
+
+def parse_flags_and_arguments(
+  argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS
+) -> list[str]:
+  """Parses flags; a wrong one ends the program with exit code 2."""
+  with _flag_errors():
+    return flag_values(list(argv))
 
 
 def parse_flags(
@@ -266,8 +292,24 @@ def parse_flags(
   return rest
 
 
+def add_methods(argv: Sequence[str]) -> tuple[str, ...]:
+  """Executes the file of --add, if there is one, before flags are checked.
+
+  Args:
+    argv: The command line.
+
+  Returns:
+    The algorithms that it adds.
+  """
+  with _flag_errors():
+    path = added.path_of(argv)
+  with one_sentence(ValueError, 2):
+    return added.load(here(path)).names if path else ()
+
+
 def _parse_flags_or_help(name: str, argv: Sequence[str]) -> list[str]:
   """Parses flags, or prints the help of an experiment and ends."""
+  add_methods(argv)
   if help_lib.is_asked_for(argv):
     what = sys.modules['__main__'].__doc__ or ''
     some_flags = help_lib.flags_of_program()
@@ -275,7 +317,7 @@ def _parse_flags_or_help(name: str, argv: Sequence[str]) -> list[str]:
     here_, there = (pathlib.Path(f).resolve() for f in (__file__, argv[0]))
     if here_.parent != there.parent:
       program = f'python {argv[0]}'  # A program of the user's own.
-    print(help_lib.text(program, what, some_flags))
+    help_lib.show(help_lib.text(program, what, some_flags))
     sys.exit(0)
   return parse_flags(argv)
 
@@ -432,7 +474,11 @@ def _train(
   for line in (_what_runs(config, task.dataset), at_a_time):
     print(_in_columns(line), flush=True)
   print(_in_columns(f'Files go to {folder}.'), flush=True)
-  of_a_run = rounds.RoundError, divergence.DivergenceError
+  of_a_run = (
+    rounds.RoundError,
+    divergence.DivergenceError,
+    vector_files.VectorFileError,
+  )
   of_usage = task_lib.SettingsError, checks.ResultError
   try:
     with one_sentence(of_a_run, 1), one_sentence(of_usage, 2):

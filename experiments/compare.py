@@ -84,7 +84,7 @@ def _parse_flags(argv: Sequence[str]) -> list[str]:
   if help_lib.is_asked_for(argv):
     usage = 'python -m experiments.compare FOLDER ...'
     own = [flags.FLAGS['output'], flags.FLAGS['title']]
-    print(help_lib.text(usage, __doc__ or '', own))
+    help_lib.show(help_lib.text(usage, __doc__ or '', own))
     sys.exit(0)
   return cli.parse_flags_and_arguments(argv)
 

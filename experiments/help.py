@@ -6,6 +6,8 @@ about; one that no group names comes last, so that none is lost.
 
 from collections.abc import Iterator, Sequence
 import dataclasses
+import os
+import sys
 import textwrap
 
 from absl import flags
@@ -21,7 +23,7 @@ GROUPS = tuple(
     ('What to train on', (
       'task', 'data_source', 'data_dir', 'alpha', 'num_clients', 'model'
     )),
-    (config.METHOD, ()),
+    (config.METHOD, ('add',)),
     (config.AVAILABILITY, ()),
     (config.RATES, ()),
     (config.TRAINING, ('on_divergence',)),
@@ -144,3 +146,12 @@ def text(program: str, what: str, some_flags: Sequence[flags.Flag]) -> str:
     'Others: --flagfile=FILE reads flags from a file, one per line;\n'
     '--verbosity=0 shows the logs; --helpfull lists every flag there is.',
   ])
+
+
+def show(text: str) -> None:
+  """Prints a help; who reads only its beginning (`| head`) may close it."""
+  try:
+    print(text, flush=True)
+  except BrokenPipeError:
+    # Else Python would write the rest when it ends, and fail again.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -33,10 +33,18 @@ def install() -> None:
   for number in _SIGNALS:
     # As nohup has SIGHUP ignored, and a shell script Ctrl-C in the background.
     if signal.getsignal(number) is not signal.SIG_IGN:
-      signal.signal(number, lambda *_: None)
+      signal.signal(number, _stop)
   signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
   # A descriptor of its own: that of Python may lead elsewhere for a while.
   _thread.start_new_thread(_wait, (reader, os.dup(2)))
+
+
+def _stop(*_: object) -> None:
+  """Stops the main thread, which would miss the folders that are removed."""
+  if _process == os.getpid():
+    stopped = _thread.allocate_lock()
+    stopped.acquire()
+    stopped.acquire()
 
 
 def advise(sentence: str) -> None:
@@ -62,6 +70,8 @@ def _wait(reader: int, standard_error: int) -> None:
     os.write(standard_error, text.encode())
   except OSError:
     pass  # The terminal is gone, as SIGHUP says.
+  # Other threads may miss the folders as well, and that is no news.
+  os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
   for folder in _temporary_folders():
     shutil.rmtree(folder, ignore_errors=True)
   os._exit(128 + number)

@@ -17,6 +17,9 @@ UNCORRELATED = 'uncorrelated'
 POSITIVE = 'positive'
 CORRELATIONS = (UNCORRELATED, POSITIVE)
 
+# How the step of r depends on the round; annealed:T0 is the third.
+CONSTANT, CORRECTED, ANNEALED = 'constant', 'corrected', 'annealed'
+
 # How r(0) can be chosen; the paper says "arbitrarily".
 INITIAL_RATES = ('kp', 'p', 'uniform', 'tie')
 
@@ -60,6 +63,45 @@ def update(r: np.ndarray, selected: np.ndarray, beta: float) -> np.ndarray:
   members = np.nonzero(selected)
   updated[members] += beta * selected[members]
   return updated
+
+
+def parse_step(how: str) -> tuple[str, float]:
+  """Returns the kind of a step and, if it is annealed, its T0."""
+  kind, _, text = how.partition(':')
+  if how in (CONSTANT, CORRECTED):
+    return how, 0.0
+  try:
+    if kind == ANNEALED and float(text) >= 0:
+      return kind, float(text)
+  except ValueError:
+    pass
+  raise ValueError(
+    f'The step of the rates must be {CONSTANT}, {CORRECTED} or {ANNEALED}:T0 '
+    f'with a number of rounds T0 >= 0, but it is {how!r}.'
+  )
+
+
+def step(beta: float, how: str, round_num: int) -> float:
+  """Returns beta_t, the step of the rates in round t.
+
+  Args:
+    beta: The step in the long run.
+    how: `constant` for beta. `annealed:T0` for max(beta, 1 / (t + T0)): until
+      that is beta, r(t) is the mean of the rounds so far and of T0 rounds at
+      r(0). `corrected` for beta / (1 - (1 - beta)^t), by which r(t) is the
+      moving average of the rounds so far without r(0), as Adam corrects its
+      moments (Kingma and Ba, 2015).
+    round_num: The round t = 1, 2, ...
+
+  Returns:
+    A number in (0, 1].
+  """
+  if how == CONSTANT:  # The most frequent one, in every round.
+    return beta
+  kind, t0 = parse_step(how)
+  if kind == CORRECTED:
+    return min(1.0, beta / (1 - (1 - beta) ** round_num))
+  return max(beta, 1 / (round_num + t0))
 
 
 def weights(p: np.ndarray, r: np.ndarray) -> np.ndarray:

@@ -6,13 +6,18 @@
   S_t, weights = policy(r(t-1), A_t, K_t)   whom the method selects
   D_t = delivery(t, S_t)                    who of them delivers; else all do
 
-A policy is a pure function; `methods` has them. When fewer than K_t clients are
+A `Method` can change what a policy selects and weights, and keep numbers of
+each client from round to round, which are part of the server's state. A policy
+is a pure function; `methods` has them. When fewer than K_t clients are
 available, all of them take part; when there are none, or K_t = 0, the cohort is
 empty. This module needs NumPy only.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 import dataclasses
+import functools
+import math
+import types
 from typing import NamedTuple, Optional
 
 import numpy as np
@@ -24,11 +29,15 @@ from f3ast_tff import groups
 from f3ast_tff import protocols
 from f3ast_tff import randomness
 from f3ast_tff import rates
+from f3ast_tff import vectors as vectors_lib
 
 # Scores this close (relatively) are equal: they differ by rounding only. With
 # r(0) = K p and H = sum p^2 / r all scores are equal in exact arithmetic, and
 # rounding must not decide by index what chance should decide.
 _TIE = 1e-9
+
+# The name under which the step of the rates is kept, if it changes.
+STEP = 'step'
 
 # How many scores `_kth_largest` looks at first.
 _SAMPLE = 2**16
@@ -59,6 +68,10 @@ def no_losses(clients: np.ndarray) -> np.ndarray:
   )
 
 
+# Numbers of each client, or one for all, by name.
+Kept = Mapping[str, np.ndarray]
+
+
 class Situation(NamedTuple):
   """All that a policy may look at in a round.
 
@@ -77,6 +90,8 @@ class Situation(NamedTuple):
       them; else None.
     bounds: How many of each group take part; None for no such quotas. Only for
       policies that are marked with `keeps_quotas`.
+    round_num: The round t.
+    kept: What the method keeps of each client, by name.
   """
 
   r: np.ndarray
@@ -90,6 +105,8 @@ class Situation(NamedTuple):
   num_predictions: np.ndarray = np.zeros(0)
   delivery: Optional[np.ndarray] = None
   bounds: Optional[groups.Bounds] = None
+  round_num: int = 1
+  kept: Kept = types.MappingProxyType({})
 
 
 Policy = Callable[[Situation, np.random.Generator], Cohort]
@@ -137,6 +154,41 @@ def keeps_quotas(policy: Policy) -> Policy:
   return policy
 
 
+def like(policy: Policy, changed: Policy) -> Policy:
+  """Returns a changed policy with the marks of the one that it is made of."""
+  changed.__dict__.update(policy.__dict__)
+  changed.__name__ = getattr(policy, '__name__', changed.__name__)
+  return changed
+
+
+def _data_shares(s: Situation, cohort: Cohort) -> np.ndarray:
+  return s.p[cohort.clients]
+
+
+@dataclasses.dataclass(frozen=True)
+class Method:
+  """What a method adds to a selection; `methods` has them, one file each.
+
+  Attributes:
+    wrap: Maps the policy to the one that is used: other weights, for example.
+    initial: Maps p to what is kept of each client before the first round.
+    next: Maps (situation, cohort) to what is kept after the round; the cohort
+      is whom r counts. Losses asked for again cost nothing.
+    vectors: What it does with vectors of the model's size; None for none.
+    state_weights: Maps (situation, cohort) to the weights of the state sum, see
+      `vectors`; p_k by default.
+  """
+
+  wrap: Callable[[Policy], Policy] = lambda policy: policy
+  initial: Callable[[np.ndarray], Kept] = lambda p: {}
+  next: Callable[[Situation, Cohort], Kept] = lambda s, cohort: {}
+  vectors: Optional[vectors_lib.Vectors] = None
+  state_weights: Callable[[Situation, Cohort], np.ndarray] = _data_shares
+
+
+NO_METHOD = Method()
+
+
 class Selection(NamedTuple):
   """Who takes part in a round.
 
@@ -145,11 +197,15 @@ class Selection(NamedTuple):
     cohort: Whom r counts, and the weights: S_t, or those of S_t that deliver.
     lost: The members of S_t that deliver nothing, ascending. If they are in
       the cohort, their weights are 0.
+    kept: What the method keeps after the round.
+    state_weights: The cohort's weights in the state sum; see `vectors`.
   """
 
   available: np.ndarray
   cohort: Cohort
   lost: np.ndarray = np.zeros(0, np.intp)
+  kept: Kept = types.MappingProxyType({})
+  state_weights: np.ndarray = np.zeros(0)
 
 
 class SimulatedRound(NamedTuple):
@@ -190,6 +246,11 @@ class Selector:
       no such factor.
     delivery: Who of the selected clients delivers; None if all do.
     quotas: How many of each group take part; None for no such quotas.
+    method: What is added to the policy.
+    rate_step: How the step of the rates depends on the round, see `rates.step`.
+    weight_cap: The highest weight; infinity for any.
+    sum_cap: The highest sum of the weights of a round, to which larger ones are
+      scaled down; infinity for any.
   """
 
   p: np.ndarray
@@ -207,16 +268,38 @@ class Selector:
   factors: Optional[np.ndarray] = None
   delivery: Optional[delivery_lib.Delivery] = None
   quotas: Optional[groups.Quotas] = None
+  method: Method = NO_METHOD
+  rate_step: str = rates.CONSTANT
+  weight_cap: float = math.inf
+  sum_cap: float = math.inf
 
   def __post_init__(self) -> None:
     rates.check(self.p, self.beta)
     checks.check_number_of_clients(self.availability, self.p.size)
     checks.check_rates('initial_rates', self.initial_rates, self.p.size)
 
+  @functools.cached_property
+  def _policy(self) -> Policy:
+    return self.method.wrap(self.policy)
+
   @property
   def needs_losses(self) -> bool:
     """Whether the policy queries clients for their loss."""
-    return getattr(self.policy, 'needs_losses', False)
+    return getattr(self._policy, 'needs_losses', False)
+
+  @property
+  def initial_kept(self) -> Kept:
+    """What is kept of clients before the first round."""
+    return {**self.method.initial(self.p), **self._kept_step(1)}
+
+  def step(self, round_num: int) -> float:
+    """Returns the step of the rates in a round, beta_t."""
+    return rates.step(self.beta, self.rate_step, round_num)
+
+  def _kept_step(self, round_num: int) -> Kept:
+    if self.rate_step == rates.CONSTANT:
+      return {}
+    return {STEP: np.array(self.step(round_num))}
 
   @property
   def max_clients(self) -> int:
@@ -228,7 +311,11 @@ class Selector:
     return k if self.delivery is None else self.delivery.num_selected(k)
 
   def select(
-    self, round_num: int, r: np.ndarray, losses_of: LossesOf = no_losses
+    self,
+    round_num: int,
+    r: np.ndarray,
+    losses_of: LossesOf = no_losses,
+    kept: Optional[Kept] = None,
   ) -> Selection:
     """Returns who takes part in round t, given r(t-1).
 
@@ -236,27 +323,36 @@ class Selector:
       round_num: The round t = 1, 2, ...
       r: r(t-1), as in the state of the server.
       losses_of: Queries clients for the loss of the global model.
+      kept: What the method keeps, as in the state of the server; None for what
+        it begins with.
 
     Returns:
-      A_t, S_t and who of them delivers nothing.
+      A_t, S_t, who of them delivers nothing, and what is kept then.
     """
     randomness.check_round(round_num)
     available = self.availability(round_num)
     checks.check_mask(available, self.p.size, self.availability, round_num)
-    cohort = self.select_among(available, round_num, r, losses_of)
-    if self.delivery is None:
-      return Selection(available, cohort)
-    delivers = self.delivery.delivered(
-      round_num, cohort.clients, self.constraint(round_num)
+    kept = self.initial_kept if kept is None else kept
+    s = self._situation(available, round_num, r, losses_of, kept)
+    cohort, lost = self._cohort(s), np.zeros(0, np.intp)
+    if self.delivery is not None:
+      delivers = self.delivery.delivered(
+        round_num, cohort.clients, self.constraint(round_num)
+      )
+      weights = np.where(delivers, cohort.weights, 0.0)
+      if getattr(self._policy, 'averages', False) and weights.any():
+        weights *= cohort.weights.sum() / weights.sum()
+      lost = cohort.clients[~delivers]
+      cohort = Cohort(cohort.clients, weights)
+      if self.delivery.rates_count == delivery_lib.DELIVERED:
+        cohort = Cohort(cohort.clients[delivers], weights[delivers])
+    return Selection(
+      available,
+      cohort,
+      lost,
+      {**self.method.next(s, cohort), **self._kept_step(round_num + 1)},
+      self.method.state_weights(s, cohort),
     )
-    weights = np.where(delivers, cohort.weights, 0.0)
-    if getattr(self.policy, 'averages', False) and weights.any():
-      weights *= cohort.weights.sum() / weights.sum()
-    lost = cohort.clients[~delivers]
-    cohort = Cohort(cohort.clients, weights)
-    if self.delivery.rates_count == delivery_lib.DELIVERED:
-      cohort = Cohort(cohort.clients[delivers], weights[delivers])
-    return Selection(available, cohort, lost)
 
   def select_among(
     self,
@@ -268,18 +364,32 @@ class Selector:
     """Returns S_t, given A_t and r(t-1)."""
     randomness.check_round(round_num)
     checks.check_mask(available, self.p.size)
+    return self._cohort(
+      self._situation(available, round_num, r, losses_of, self.initial_kept)
+    )
+
+  def _situation(
+    self,
+    available: np.ndarray,
+    round_num: int,
+    r: np.ndarray,
+    losses_of: LossesOf,
+    kept: Kept,
+  ) -> Situation:
     checks.check_rates('r', r, self.p.size)
     k = self.constraint(round_num)
     checks.check_count(k, self.constraint, round_num)
-    situation = Situation(
+    return Situation(
       r=np.asarray(r),
       p=self.p,
       available=available,
       k=self._num_selected(k),
-      beta=self.beta,
+      beta=self.step(round_num),
       correlation=self.correlation,
       num_candidates=self.num_candidates,
-      losses_of=lambda some: checks.check_losses(losses_of(some), some),
+      losses_of=_remembered(
+        lambda some: checks.check_losses(losses_of(some), some)
+      ),
       num_predictions=self.num_predictions,
       delivery=(
         self.delivery.probabilities
@@ -287,22 +397,31 @@ class Selector:
         else None
       ),
       bounds=None if self.quotas is None else self.quotas(round_num),
+      round_num=round_num,
+      kept=kept,
     )
-    rng = randomness.generator(self.seed, 'selection', round_num)
-    cohort = self.policy(situation, rng)
-    checks.check_cohort(cohort, situation, self.policy, round_num)
+
+  def _cohort(self, s: Situation) -> Cohort:
+    rng = randomness.generator(self.seed, 'selection', s.round_num)
+    cohort = self._policy(s, rng)
+    checks.check_cohort(cohort, s, self._policy, s.round_num)
+    weights = np.minimum(cohort.weights, self.weight_cap)
+    total = weights.sum()
+    if total > self.sum_cap:
+      weights = weights * (self.sum_cap / total)
     if self.factors is not None:
       # The server's SGD is linear: all weights times a factor is its learning
       # rate times that. Here all that follows sees it.
-      factor = float(self.factors[round_num - 1])
-      cohort = cohort._replace(weights=factor * cohort.weights)
-    return cohort
+      weights = float(self.factors[s.round_num - 1]) * weights
+    return cohort._replace(weights=weights)
 
-  def next_rates(self, r: np.ndarray, cohort: Cohort) -> np.ndarray:
-    """Returns r(t), given r(t-1) and whom it counts."""
+  def next_rates(
+    self, r: np.ndarray, cohort: Cohort, round_num: int = 1
+  ) -> np.ndarray:
+    """Returns r(t), given r(t-1), whom it counts, and t if it matters."""
     selected = np.zeros(r.size, bool)
     selected[cohort.clients] = True
-    return rates.update(r, selected, self.beta)
+    return rates.update(r, selected, self.step(round_num))
 
   def simulate(
     self, num_rounds: int, r: Optional[np.ndarray] = None
@@ -317,10 +436,25 @@ class Selector:
       The rounds.
     """
     r = self.initial_rates if r is None else r
+    kept = self.initial_kept
     for t in range(1, num_rounds + 1):
-      available, cohort, _ = self.select(t, r)
-      r = self.next_rates(r, cohort)
-      yield SimulatedRound(t, available, cohort, r)
+      selected = self.select(t, r, kept=kept)
+      kept = selected.kept
+      r = self.next_rates(r, selected.cohort, t)
+      yield SimulatedRound(t, selected.available, selected.cohort, r)
+
+
+def _remembered(losses_of: LossesOf) -> LossesOf:
+  """Returns what queries each client once, whoever asks how often."""
+  known: dict[int, float] = {}
+
+  def ask(clients: np.ndarray) -> np.ndarray:
+    new = np.array([k for k in clients.tolist() if k not in known], np.intp)
+    if new.size:
+      known.update(zip(new.tolist(), losses_of(new).tolist()))
+    return np.array([known[k] for k in clients.tolist()])
+
+  return ask
 
 
 def _kth_largest(scores: np.ndarray, available: np.ndarray, k: int) -> float:

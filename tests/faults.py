@@ -46,6 +46,9 @@ _TRIALS = flags.DEFINE_integer('trials', 50, 'How many.', lower_bound=1)
 _NUM_ROUNDS = flags.DEFINE_integer(
   'num_rounds', 40, 'Rounds of a run.', lower_bound=1
 )
+_TRAINED = flags.DEFINE_string(
+  'trained', 'f3ast_adam', 'The algorithm of the runs.'
+)
 _CHANCE = flags.DEFINE_integer('chance', 0, 'Decides what happens when.')
 _KEEP = flags.DEFINE_string(
   'keep', None, 'A new folder for all runs; by default they are thrown away.'
@@ -212,7 +215,7 @@ def _flags(num_rounds: int) -> tuple[str, ...]:
     f'--rounds={num_rounds}',
     '--eval_every=6',
     '--checkpoint_every=5',
-    '--algorithm=f3ast_adam',
+    f'--algorithm={_TRAINED.value}',
   )
 
 

@@ -1,9 +1,10 @@
 """The fault harness in its short form; `python -m tests.faults` is the long."""
 
-import subprocess
 import sys
 
 import pytest
+
+from tests import command_lines
 
 
 def test_runs_that_are_killed_and_resumed_leave_the_same_files():
@@ -11,12 +12,7 @@ def test_runs_that_are_killed_and_resumed_leave_the_same_files():
   # mid-run, with rounds to play again: the first after round 12 of 24, two
   # after its checkpoint.
   flags = '--trials=2', '--num_rounds=24', '--chance=44'
-  done = subprocess.run(
-    [sys.executable, '-m', 'tests.faults', *flags],
-    capture_output=True,
-    text=True,
-    timeout=600,
-  )
+  done = command_lines.run('tests.faults', *flags, tensorflow=True)
   assert done.returncode == 0, done.stdout + done.stderr
   assert '2 of 2 trials equal the reference' in done.stdout
   for kind in ('driver ', 'write  '):

@@ -155,7 +155,7 @@ def _main(arguments: Sequence[str]) -> tuple[int, str]:
       )
       selector_lib.check_anybody(selector, config.rounds)
     for t in (1, 2):
-      available, cohort, _ = selector.select(
+      available, cohort, *_ = selector.select(
         t, selector.initial_rates, lambda clients: np.ones(clients.size)
       )
       assert available[cohort.clients].all()

@@ -263,7 +263,7 @@ def test_who_cannot_keep_quotas_is_refused():
     'fixed_policy',
     lambda s, rng: None,
   ):
-    with pytest.raises(ValueError, match='f3ast, proportional, uniform, or'):
+    with pytest.raises(ValueError, match='uniform, uniform_by_data, or'):
       methods.build_selector(p, 'always', 2, policy=policy, quotas=quotas)
   with pytest.raises(ValueError, match='for 3 clients, but p has 2'):
     methods.build_selector([0.5, 0.5], 'always', 2, quotas=quotas)

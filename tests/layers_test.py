@@ -40,6 +40,7 @@ _LAYERS = {
   'experiments': _TABLES,
   'experiments/grid': _TABLES | {'ray', 'scipy'},
   'experiments/paper': _TABLES | {'jinja2', 'scipy'},
+  'experiments/benchmark': _TABLES | {'jinja2'},
   _PROGRAMS: _TABLES,
   'benchmarks': _TABLES | {'fedjax', 'jax', 'ray'},
   'examples': _TABLES,

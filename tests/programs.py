@@ -1,17 +1,23 @@
-"""Runs programs of the project as a user does."""
+"""Runs programs of the project as a user does.
 
-import os
-import pathlib
-import subprocess
-import sys
+They are forks of a process that has imported much, see `command_lines`, which
+saves most of their time; `synthetic_test` starts one as a shell does.
+"""
 
-_ROOT = pathlib.Path(__file__).parents[1]
+from tests import command_lines
+
 # What a program may have printed before it finds what is wrong.
 LOADING = 'Loading TensorFlow ...\n'
+_WITH_TENSORFLOW = {
+  f'experiments.{name}'
+  for name in (
+    'cifar100', 'position_losses', 'shakespeare', 'synthetic', 'variance'
+  )
+}
 
 
 def run(folder, *arguments, **environment):
-  """Runs `python -m` with arguments.
+  """Runs a program; one that must not import TensorFlow cannot.
 
   Args:
     folder: Where the program is started as far as it knows.
@@ -19,19 +25,15 @@ def run(folder, *arguments, **environment):
     **environment: Variables to set.
 
   Returns:
-    The process that is done.
+    How it ended.
   """
-  return subprocess.run(
-    [sys.executable, '-m', *map(str, arguments)],
-    cwd=_ROOT,
-    env={
-      **os.environ,
-      'BUILD_WORKING_DIRECTORY': str(folder),
-      **environment,
-    },
-    capture_output=True,
-    text=True,
-    timeout=300,
+  program, *words = map(str, arguments)
+  return command_lines.run(
+    program,
+    *words,
+    tensorflow=program in _WITH_TENSORFLOW,
+    BUILD_WORKING_DIRECTORY=str(folder),
+    **environment,
   )
 
 

@@ -203,7 +203,7 @@ def test_the_order_in_which_rounds_are_asked_for_does_not_matter(
   before += [step.rates for step in _selector(policy).simulate(12)]
   steps = list(_selector(policy).simulate(12))
   for t in rounds:
-    available, cohort, _ = shared.select(t, before[t - 1])
+    available, cohort, *_ = shared.select(t, before[t - 1])
     np.testing.assert_array_equal(available, steps[t - 1].available)
     _assert_same(cohort, steps[t - 1].cohort)
 
@@ -241,7 +241,7 @@ def test_factors_multiply_the_weights_of_their_round():
   plain = _selector('proportional', clients_per_round=2)
   factored = dataclasses.replace(plain, factors=np.array([1.0, 0.25, 3.0]))
   for t, factor in ((1, 1.0), (2, 0.25), (3, 3.0)):
-    _, (clients, weights), _ = plain.select(t, _P)
+    _, (clients, weights), *_ = plain.select(t, _P)
     cohort = factored.select(t, _P).cohort
     np.testing.assert_array_equal(cohort.clients, clients)
     np.testing.assert_allclose(cohort.weights, factor * weights)
@@ -255,7 +255,7 @@ def test_a_policy_of_ones_own_sees_the_situation():
     return selection.Cohort(clients, np.full(clients.size, 0.5))
 
   selector = _selector(first_come, clients_per_round=2, num_candidates=5)
-  available, (clients, weights), _ = selector.select(4, _P)
+  available, (clients, weights), *_ = selector.select(4, _P)
   np.testing.assert_array_equal(clients, np.flatnonzero(available)[:2])
   np.testing.assert_array_equal(weights, [0.5, 0.5])
 

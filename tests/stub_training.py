@@ -4,6 +4,7 @@
 
 runs a program with it. FAIL in the environment names methods that fail. The
 accuracy of a run is beta, or 0.5 if it names none, and 0.01 times its seed.
+With TRAIN in the environment the runs do train.
 """
 
 import importlib
@@ -19,6 +20,7 @@ from experiments import cli
 from experiments.grid import runner
 from experiments.paper import drawing
 from f3ast_tff.runs import run_directory
+from tests import command_lines
 
 REVISION = 'c' * 40
 
@@ -92,13 +94,26 @@ class Stub:
     return sorted(text.split())
 
 
+def train(cell, places):
+  """Stands for `runner.start`: trains, but does not load TensorFlow again."""
+  words = runner.command(cell, places.folder(cell), places.data_dir)
+  program = words[words.index('-m') + 1 :]
+  ended = command_lines.run(*program, tensorflow=True)
+  places.log(cell).parent.mkdir(parents=True, exist_ok=True)
+  places.log(cell).write_text(ended.stdout + ended.stderr)
+  return subprocess.Popen(['sh', '-c', f'exit {ended.returncode}'])
+
+
 def main():
   """Runs the program that the first argument names."""
   program = importlib.import_module(sys.argv.pop(1))
   if hasattr(program, '__path__'):  # A package, as `python -m` runs it.
     program = importlib.import_module(f'{program.__name__}.__main__')
   here = cli.here('.')
-  runner.start = Stub(here, fail=os.environ.get('FAIL', '').split())
+  if os.environ.get('TRAIN'):
+    runner.start = train
+  else:
+    runner.start = Stub(here, fail=os.environ.get('FAIL', '').split())
   runner.revision = lambda: REVISION
   # Drawing takes long, and other tests look at pictures.
   drawing.images = lambda _: {'svg': b'<svg/>', 'png': b''}

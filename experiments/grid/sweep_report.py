@@ -55,7 +55,8 @@ def styles(
     places = firsts.index(key[0]), rests.index(tuple(key[1:]))
     if len(firsts) < len(rests):
       places = places[::-1]
-    if min(len(firsts), len(rests)) > len(_DASHES):  # Too many to tell apart.
+    few, many = sorted((len(firsts), len(rests)))
+    if few > len(_DASHES) or many > len(_COLORS):  # Too many to look alike.
       places = number, number // len(_COLORS)
     color, dash = places
     found[label] = (

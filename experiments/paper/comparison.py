@@ -20,6 +20,7 @@ _IRRELEVANT = {
   'seed',
   'parallel_clients',
   'checkpoint_every',
+  'vectors_in',
   'eval_every',
   'eval_examples',
   # The names of the files tell them apart.

@@ -2,7 +2,7 @@
 
   A_t, K_t, r(t-1) -> S_t and weights -> shards -> process.next
 
-Each arrow is a pure function of the training and r(t-1), so a run that was
+Each arrow is a pure function of the training and its state, so a run that was
 interrupted continues from its checkpoint to the very same result.
 """
 
@@ -60,18 +60,26 @@ class _Prepared(NamedTuple):
   Attributes:
     round_num: The round t.
     rates: The r(t-1) by which its cohort was selected.
+    kept: What the method kept then.
     selected: A_t and S_t.
     clients: What they train on.
   """
 
   round_num: int
   rates: np.ndarray
+  kept: selection.Kept
   selected: selection.Selection
   clients: Sequence[Any]
 
-  def is_for(self, round_num: int, rates: np.ndarray) -> bool:
+  def is_for(
+    self, round_num: int, rates: np.ndarray, kept: selection.Kept
+  ) -> bool:
     """Whether it is the round t that follows r(t-1)."""
-    return self.round_num == round_num and np.array_equal(self.rates, rates)
+    return (
+      self.round_num == round_num
+      and np.array_equal(self.rates, rates)
+      and all(np.array_equal(self.kept[name], kept[name]) for name in kept)
+    )
 
 
 # Maps a name, what clients do, and the number of partial sums to what runs it;
@@ -84,7 +92,8 @@ class Rounds:
 
   Who takes part in round t + 1 depends on r(t), which depends on S_t but not on
   what comes of it. So the next round is prepared while clients train, unless
-  the policy queries losses of the new model, as Power-of-Choice does.
+  the policy queries losses of the new model, as Power-of-Choice does, or
+  clients have vectors, which change in the round.
   """
 
   def __init__(
@@ -128,9 +137,8 @@ class Rounds:
     initialize = executor_lib.initializer(process.initialize)
     self._state = self._rounds.state(initialize())
     self._metrics = values.template(self._rounds.output_type)
-    # The model comes before r in the state.
-    model_type = self._rounds.state_type.global_model_weights
-    self._place_of_rates = len(values.specs(model_type))
+    self._places = values.template(self._rounds.state_type)
+    self._has_vectors = training.selector.method.vectors is not None
 
   @property
   def state(self) -> process_lib.ServerState:
@@ -144,7 +152,26 @@ class Rounds:
 
   @property
   def _rates(self) -> np.ndarray:
-    return self._state.leaves[self._place_of_rates].numpy()
+    return self._state.leaves[self._places.rates].numpy()
+
+  @property
+  def _kept(self) -> selection.Kept:
+    places = dict(self._places.kept)
+    return {k: self._state.leaves[i].numpy() for k, i in places.items()}
+
+  @property
+  def _references(self) -> np.ndarray:
+    """Where clients' vectors are, if in files."""
+    return self._state.leaves[self._places.vectors.clients].numpy()
+
+  def _keep(
+    self, state: executor_lib.State, kept: selection.Kept
+  ) -> executor_lib.State:
+    """Returns a state with what the method keeps, which clients do not get."""
+    leaves = list(state.leaves)
+    for name, place in dict(self._places.kept).items():
+      leaves[place] = tf.convert_to_tensor(kept[name], tf.float64)
+    return state._replace(leaves=leaves)
 
   def _losses_of(self, round_num: int, clients: np.ndarray) -> np.ndarray:
     """Queries clients for the loss of the global model on their data."""
@@ -175,23 +202,35 @@ class Rounds:
         ) from error
       return np.array([np.nan if a is None else a[0] for a in alone])
 
-  def _prepare(self, round_num: int, rates: np.ndarray) -> _Prepared:
+  def _prepare(
+    self, round_num: int, rates: np.ndarray, kept: selection.Kept
+  ) -> _Prepared:
     """Selects a cohort and loads what it trains on."""
     selected = self._training.selector.select(
-      round_num, rates, functools.partial(self._losses_of, round_num)
+      round_num, rates, functools.partial(self._losses_of, round_num), kept
     )
-    clients = self._load(selected.cohort, round_num, selected.lost)
-    return _Prepared(round_num, rates, selected, clients)
+    clients = self._load(selected, round_num, selected.lost)
+    return _Prepared(round_num, rates, kept, selected, clients)
 
   def _load(
     self,
-    cohort: selection.Cohort,
+    selected: selection.Selection,
     round_num: int,
     failed: Collection[int] = (),
   ) -> Sequence[Any]:
     """Returns what a cohort trains on."""
+    cohort = selected.cohort
+    vectors: Any = ()
+    if self._has_vectors:
+      files = self._training.files
+      if files:
+        own = files.read(cohort.clients, self._references)
+      else:
+        table = self._state.leaves[self._places.vectors.clients]
+        own = tf.gather(table, cohort.clients).numpy()
+      vectors = training_lib.vectors_of(selected, own)
     return self._rounds.load(
-      self._training.cohort_data.parts(cohort, round_num, failed)
+      self._training.cohort_data.parts(cohort, round_num, failed, vectors)
     )
 
   def _train(
@@ -207,25 +246,27 @@ class Rounds:
 
   def run(self, round_num: int) -> Round:
     """Runs round t = 1, 2, ..."""
-    rates = self._rates
+    rates, kept = self._rates, self._kept
     prepared, self._prepared = self._prepared, None
-    if prepared is None or not prepared.is_for(round_num, rates):
-      prepared = self._prepare(round_num, rates)
-    available, cohort, lost = prepared.selected
+    if prepared is None or not prepared.is_for(round_num, rates, kept):
+      prepared = self._prepare(round_num, rates, kept)
+    selected = prepared.selected
+    cohort, lost = selected.cohort, selected.lost
+    waits = self._losses is not None or self._has_vectors
 
     def prepare_next() -> None:
-      if self._losses is None and round_num != self._num_rounds:
-        expected = self._training.selector.next_rates(rates, cohort)
-        self._prepared = self._prepare(round_num + 1, expected)
+      if not waits and round_num != self._num_rounds:
+        expected = self._training.selector.next_rates(rates, cohort, round_num)
+        self._prepared = self._prepare(round_num + 1, expected, selected.kept)
 
     failed: tuple[int, ...] = ()
     try:
-      self._state, metrics = self._train(prepared.clients, prepare_next)
+      state, metrics = self._train(prepared.clients, prepare_next)
     except tf.errors.OpError as error:
-      failed = self._failed(cohort, round_num)
+      failed = self._failed(selected, round_num)
       repeated = None
       if failed:
-        clients = self._load(cohort, round_num, (*failed, *lost))
+        clients = self._load(selected, round_num, (*failed, *lost))
         repeated = _unless_it_fails(self._train, clients)
       if repeated is None:
         why = error.message.partition('\n')[0]
@@ -233,16 +274,30 @@ class Rounds:
           f'Round {round_num} cannot be computed ({why}); if memory is too '
           'small for it, let fewer clients take part (--clients_per_round).'
         ) from error
-      self._state, metrics = repeated
-    return Round(available, cohort, metrics, failed, lost)
+      state, metrics = repeated
+    state = self._keep(state, selected.kept)
+    if self._training.files:
+      leaves = list(state.leaves)
+      leaves[self._places.vectors.clients] = tf.constant(
+        training_lib.written(
+          self._training.files, metrics, round_num, self._references
+        )
+      )
+      state = state._replace(leaves=leaves)
+    self._state = state
+    return Round(selected.available, cohort, metrics, failed, lost)
 
   def _failed(
-    self, cohort: selection.Cohort, round_num: int
+    self, selected: selection.Selection, round_num: int
   ) -> tuple[int, ...]:
     """Returns the clients of a cohort that fail alone, too."""
+    cohort = selected.cohort
 
     def train_alone(place: int) -> Any:
-      one = selection.Cohort(cohort.clients[[place]], cohort.weights[[place]])
+      one = selected._replace(
+        cohort=selection.Cohort(*(each[[place]] for each in cohort)),
+        state_weights=selected.state_weights[[place]],
+      )
       return self._train(self._load(one, round_num))
 
     return tuple(

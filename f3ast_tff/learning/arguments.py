@@ -4,11 +4,13 @@ from collections.abc import Mapping
 import inspect
 from typing import Any
 
+import psutil
 import tensorflow as tf
 import tensorflow_federated as tff
 
 from f3ast_tff import checks
 from f3ast_tff import selection
+from f3ast_tff import vectors as vectors_lib
 from f3ast_tff.learning import client_work
 from f3ast_tff.learning import clients as clients_lib
 from f3ast_tff.learning import process as process_lib
@@ -170,3 +172,39 @@ def _check_spec(
         f'{have.shape}; give the model the spec of the batches, '
         'client_data.element_type_structure.'
       )
+
+
+def check_vectors(
+  rule: vectors_lib.Vectors, server_optimizer: Any, aggregator: Any
+) -> None:
+  """Raises unless a method that keeps vectors can be trained like that."""
+  if aggregator is not None:
+    raise ArgumentError(
+      'A method that keeps a vector per client needs plain sums, so that it '
+      'takes no aggregator; leave that out, or take another method.'
+    )
+  if rule.needs_sgd and server_optimizer is not None:
+    raise ArgumentError(
+      'The step of this method is no sum of updates, so that it takes no '
+      'server_optimizer; leave that out, or take another method.'
+    )
+
+
+def check_memory(num_clients: int, size: int) -> None:
+  """Raises unless a vector per client fits into memory.
+
+  Args:
+    num_clients: N.
+    size: How many numbers a vector has.
+  """
+  # A round makes a new table of the old one, and a checkpoint copies it: a run
+  # on Shakespeare was seen to need 5.3 tables at most.
+  needed = 6 * 4 * num_clients * size
+  free = psutil.virtual_memory().available
+  if needed > free:
+    raise ArgumentError(
+      f'The method keeps a vector of {size:,} numbers for each of '
+      f'{num_clients:,} clients, for which {needed / 2**30:,.1f} GiB of memory '
+      f'are needed and {free / 2**30:,.1f} are free; keep them in files '
+      '(--vectors_in=files, or build_training(..., vectors_folder=...)).'
+    )

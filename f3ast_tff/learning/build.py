@@ -4,6 +4,7 @@ from collections.abc import Callable
 import dataclasses
 import functools
 import os
+import pathlib
 from typing import Any, NamedTuple, Optional, Union
 
 from absl import logging
@@ -12,6 +13,7 @@ import tensorflow_federated as tff
 
 from f3ast_tff import checks
 from f3ast_tff import selection
+from f3ast_tff import vector_files
 from f3ast_tff.learning import arguments
 from f3ast_tff.learning import client_losses
 from f3ast_tff.learning import client_work
@@ -23,6 +25,7 @@ from f3ast_tff.learning import process as process_lib
 from f3ast_tff.learning import shard_training
 from f3ast_tff.learning import shards as shards_lib
 from f3ast_tff.learning import training as training_lib
+from f3ast_tff.learning import vector_training
 from f3ast_tff.models import functional
 
 Model = Union[functional.Model, client_work.TffModel]
@@ -65,6 +68,7 @@ def build_training(
   aggregator: Optional[process_lib.Aggregator] = None,
   num_shards: Optional[int] = None,
   losses_of_training: bool = False,
+  vectors_folder: Optional[Union[str, os.PathLike[str]]] = None,
 ) -> training_lib.Training:
   """Builds a federated training.
 
@@ -87,6 +91,9 @@ def build_training(
       another number.
     losses_of_training: Whether the losses that a policy queries are those
       during local training (`methods.released`), for arrays only.
+    vectors_folder: Where files of clients' vectors go, if the method keeps
+      such; None to keep all in the state. Old versions stay in the folder until
+      `training.files.forget(round_num)` says that no earlier state is needed.
 
   Returns:
     The training.
@@ -109,6 +116,10 @@ def build_training(
       'num_shards must be a whole number >= 1 or None, but it is '
       f'{checks.describe(num_shards)}.'
     )
+  if selector.method.vectors:
+    arguments.check_vectors(
+      selector.method.vectors, server_optimizer, aggregator
+    )
   compose = functools.partial(
     process_lib.build_process,
     p=selector.p,
@@ -117,6 +128,9 @@ def build_training(
     beta=selector.beta,
     correlation=selector.correlation,
     aggregator=aggregator,
+    initial_kept=selector.initial_kept,
+    rule=selector.method.vectors,
+    in_files=vectors_folder is not None,
   )
   on_arrays = functools.partial(
     _on_arrays,
@@ -127,6 +141,7 @@ def build_training(
     num_shards=num_shards,
     has_aggregator=aggregator is not None,
     losses_of_training=losses_of_training,
+    vectors_folder=vectors_folder,
   )
   if isinstance(clients, clients_lib.ClientArrays):
     return on_arrays(clients)
@@ -136,6 +151,11 @@ def build_training(
       return on_arrays(clients.arrays)
     except model_conversion.UnfitError as error:
       why_not = str(error)
+  if selector.method.vectors:
+    raise ValueError(
+      'A method that keeps vectors of clients trains on arrays only, but '
+      f'{why_not or "these clients have none"}.'
+    )
   if why_not:
     logging.warning(
       'Clients cannot train on arrays: %s. They train on their datasets, '
@@ -187,6 +207,7 @@ def _on_arrays(
   num_shards: int,
   has_aggregator: bool,
   losses_of_training: bool,
+  vectors_folder: Optional[Union[str, os.PathLike[str]]],
 ) -> training_lib.Training:
   """Returns a training on shards."""
 
@@ -219,18 +240,38 @@ def _on_arrays(
     make_shards = functools.partial(make_shards, filled_up_to=size)
   cohort_data = make_shards(clients.train, examples)
   num_clients = selector.p.size
+  build_local = shard_training.build
+  files = None
+  if selector.method.vectors:
+    first = _first_vector(
+      array_model.functional, selector.method.vectors.begins_with_model
+    )
+    if vectors_folder is None:
+      arguments.check_memory(num_clients, first.size)
+    else:
+      files = vector_files.VectorFiles(pathlib.Path(vectors_folder), first)
+    build_local = functools.partial(
+      vector_training.build,
+      rule=selector.method.vectors,
+      num_slots=selector.max_clients,
+    )
   process = compose(
-    shard_training.build(
+    build_local(
       array_model.functional,
       client_optimizer,
       num_clients,
       layout,
       clients.batch_size,
-      array_model.xla,
+      xla=array_model.xla,
     )
   )
   training = training_lib.Training(
-    selector, process, cohort_data, num_shards, makers={'train': make_shards}
+    selector,
+    process,
+    cohort_data,
+    num_shards,
+    makers={'train': make_shards},
+    files=files,
   )
   if not selector.needs_losses:
     return training
@@ -268,6 +309,16 @@ def _on_arrays(
     ),
     makers={**training.makers, 'losses': make_queried},
   )
+
+
+def _first_vector(
+  model: tff.learning.models.FunctionalModel, is_model: bool
+) -> np.ndarray:
+  """Returns what a client's vector is at first: the model, or zeros."""
+  trainable, _ = model.initial_weights
+  weights = [np.ravel(w).astype(np.float32) for w in trainable]
+  first = np.concatenate(weights)
+  return first if is_model else np.zeros_like(first)
 
 
 def _of_state(

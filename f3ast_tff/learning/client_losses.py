@@ -158,9 +158,9 @@ def on_training_shards(
     step = shard_training.local_step(
       model, client_optimizer, non_trainable, is_trained
     )
-    start = shard_training.untrained(client_optimizer, trainable)
+    begin = shard_training.untrained(client_optimizer, trainable), step
     return shard_training.fold_clients(
-      shard, start, step, finish, tf.zeros([num_clients])
+      shard, lambda place: begin, finish, tf.zeros([num_clients])
     )
 
   def report(weights, shard):

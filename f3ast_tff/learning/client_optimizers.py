@@ -31,6 +31,14 @@ class _Wrapped(tff.learning.optimizers.Optimizer):
     return self._next(state, weights, gradients)
 
 
+def wrapped(
+  initialize: Callable[[Any], Any],
+  next_fn: Callable[[Any, Any, Any], tuple[Any, Any]],
+) -> tff.learning.optimizers.Optimizer:
+  """Returns the optimizer that two functions make up."""
+  return _Wrapped(initialize, next_fn)
+
+
 def proximal(
   optimizer: tff.learning.optimizers.Optimizer, strength: float
 ) -> tff.learning.optimizers.Optimizer:
@@ -74,7 +82,7 @@ def proximal(
     inner, weights = optimizer.next(inner, weights, gradients)
     return (inner, anchor, tf.constant(False)), weights
 
-  return _Wrapped(initialize, next_fn)
+  return wrapped(initialize, next_fn)
 
 
 def clipped(
@@ -97,4 +105,4 @@ def clipped(
     gradients = tf.nest.pack_sequence_as(gradients, shortened)
     return optimizer.next(state, weights, gradients)
 
-  return _Wrapped(optimizer.initialize, next_fn)
+  return wrapped(optimizer.initialize, next_fn)

@@ -7,7 +7,7 @@ computation, much faster for small models. Either gives a `Contribution`.
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, Union
+from typing import Any, NamedTuple, Optional, Union
 
 import numpy as np
 import tensorflow as tf
@@ -78,6 +78,8 @@ class LocalTraining(NamedTuple):
       returns (new state, contributions at the clients, metrics at the server by
       name).
     finalize: Maps the sum of `Tally.measurements` to metrics, in TensorFlow.
+    update_type: The `tff.Type` of updates if they are not as the model's
+      weights: of `vector_training.Sums`.
   """
 
   initial_weights: tff.framework.ConcreteComputation
@@ -86,6 +88,7 @@ class LocalTraining(NamedTuple):
   tally_type: tff.types.Type
   contribute: Callable[[Any, Any, Any], tuple[Any, Any, dict[str, Any]]]
   finalize: Callable[[Any], Any]
+  update_type: Optional[tff.types.Type] = None
 
 
 def initial_weights_of(model: TffModel) -> tff.framework.ConcreteComputation:

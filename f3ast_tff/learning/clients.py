@@ -178,9 +178,10 @@ class ClientDatasets:
     cohort: selection.Cohort,
     round_num: int,
     failed: Collection[int] = (),
+    vectors: Any = (),
   ) -> list[DatasetPart]:
     """Returns who trains in a round, for `fill`."""
-    del round_num
+    del round_num, vectors  # On datasets there are none.
     return [DatasetPart(k, w, k in failed) for k, w in zip(*cohort)]
 
   def fill(self, part: DatasetPart) -> client_work.ClientInput:

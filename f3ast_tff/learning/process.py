@@ -13,6 +13,7 @@ then; `execution` runs these parts.
 """
 
 import collections
+import types
 import typing
 from typing import Any, NamedTuple, Optional, Union
 
@@ -21,13 +22,18 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from f3ast_tff import rates
+from f3ast_tff import selection
+from f3ast_tff import vector_files
+from f3ast_tff import vectors as vectors_lib
 from f3ast_tff.learning import client_work
+from f3ast_tff.learning import vector_training
 
 Aggregator = Union[
   tff.aggregators.UnweightedAggregationFactory,
   tff.aggregators.WeightedAggregationFactory,
 ]
 AGGREGATORS = typing.get_args(Aggregator)
+CHANGED = 'changed_vectors'
 
 
 class ServerState(NamedTuple):
@@ -39,6 +45,10 @@ class ServerState(NamedTuple):
     client_work: The state of local training; usually empty.
     aggregator: The state of the aggregator; empty for a plain sum.
     optimizer: The state of the server optimizer.
+    kept: What the method keeps of clients, float64 arrays by name; empty for
+      most. The selection makes the new ones (`selection.Method.next`), and
+      `Training.next` puts them here.
+    vectors: `MethodVectors` if the method keeps vectors, else empty.
   """
 
   global_model_weights: Any
@@ -46,6 +56,21 @@ class ServerState(NamedTuple):
   client_work: Any
   aggregator: Any
   optimizer: Any
+  kept: Any = ()
+  vectors: Any = ()
+
+
+class MethodVectors(NamedTuple):
+  """The vectors of a method, see `vectors`.
+
+  Attributes:
+    server: The server's, as the trainable weights of the model.
+    clients: float32 [N, size of the model]; or, if they are in files, the
+      references to these (`vector_files`), which who runs the rounds replaces.
+  """
+
+  server: Any
+  clients: Any
 
 
 class _Server(NamedTuple):
@@ -54,7 +79,8 @@ class _Server(NamedTuple):
   Attributes:
     initialize: The computation of the first state.
     update: The TensorFlow computation of its step: (weights, optimizer's state,
-      r(t-1), update, tally) to (weights, optimizer's state, r(t), metrics).
+      r(t-1), kept, vectors, update, tally) to (weights, optimizer's state,
+      r(t), vectors, metrics).
     sum_updates: The aggregation process, None for a plain sum.
   """
 
@@ -73,9 +99,31 @@ def _initialize(
   initial_rates: np.ndarray,
   server_optimizer: tff.learning.optimizers.Optimizer,
   sum_updates: Optional[tff.templates.AggregationProcess],
+  initial_kept: selection.Kept,
+  rule: Optional[vectors_lib.Vectors],
+  in_files: bool,
 ) -> tff.framework.ConcreteComputation:
   """Returns the computation of the first state."""
   weights_type = training.initial_weights.type_signature.result
+
+  @tff.tensorflow.computation
+  def initial_kept_fn():
+    return collections.OrderedDict(
+      (name, tf.constant(value, tf.float64))
+      for name, value in initial_kept.items()
+    )
+
+  @tff.tensorflow.computation(weights_type)
+  def initial_vectors(weights):
+    server = tf.nest.map_structure(tf.zeros_like, weights.trainable)
+    if in_files:
+      references = vector_files.no_references(initial_rates.size)
+      return MethodVectors(server, tf.constant(references))
+    one = vector_training.flat(weights.trainable)
+    rows = tf.repeat(one[tf.newaxis], initial_rates.size, 0)
+    return MethodVectors(
+      server, rows if rule and rule.begins_with_model else tf.zeros_like(rows)
+    )
 
   @tff.tensorflow.computation
   def initial_rates_fn():
@@ -101,6 +149,16 @@ def _initialize(
           else tff.federated_value((), tff.SERVER)
         ),
         optimizer=tff.federated_map(initial_optimizer_state, weights),
+        kept=(
+          tff.federated_eval(initial_kept_fn, tff.SERVER)
+          if initial_kept
+          else tff.federated_value((), tff.SERVER)
+        ),
+        vectors=(
+          tff.federated_map(initial_vectors, weights)
+          if rule
+          else tff.federated_value((), tff.SERVER)
+        ),
       )
     )
 
@@ -114,6 +172,8 @@ def _server_update(
   beta: float,
   numerator: np.ndarray,
   is_weighted: bool,
+  rule: Optional[vectors_lib.Vectors],
+  in_files: bool,
 ) -> tff.framework.ConcreteComputation:
   """Returns lines 5 and 10 of Algorithm 1; `_step` calls them.
 
@@ -124,19 +184,30 @@ def _server_update(
     beta: The step of the rates.
     numerator: The numerators of the terms of H, for the metrics.
     is_weighted: Whether updates come as their weighted mean, not as a sum.
+    rule: What is done with vectors; None if there are none.
+    in_files: Whether clients' vectors are in files.
   """
   weights_type = state_type.global_model_weights
+  has_step = selection.STEP in tff.structure.name_list(state_type.kept)
 
   @tff.tensorflow.computation(
     weights_type,
     state_type.optimizer,
     state_type.rates,
-    weights_type.trainable,
+    state_type.kept,
+    state_type.vectors,
+    training.update_type or weights_type.trainable,
     training.tally_type,
   )
-  def server_update(weights, optimizer_state, r, update, tally):
+  def server_update(
+    weights, optimizer_state, r, kept, vectors, update, tally
+  ):
     # Line 5: r(t) = (1 - beta) r(t-1) + beta 1_S.
-    r = (1 - beta) * r + beta * tf.cast(tally.participation, tf.float64)
+    step = kept[selection.STEP] if has_step else beta
+    r = (1 - step) * r + step * tf.cast(tally.participation, tf.float64)
+    sums, server = update, ()
+    if rule:
+      update, server = _delta(rule, vectors.server, sums)
     if is_weighted:  # The update is the weighted mean.
       update = tf.nest.map_structure(
         lambda u: tf.cast(tally.weight, u.dtype) * u, update
@@ -150,11 +221,24 @@ def _server_update(
     is_finite = client_work.is_finite(update)
     counted = tf.where(is_finite, tally.counted, 0)
     is_step = tf.reduce_any(counted > 0)
+    if rule and rule.moves_alone:
+      is_step = is_finite
     trainable, optimizer_state = tf.nest.map_structure(
       lambda new, old: tf.where(is_step, new, old),
       (stepped, stepped_state),
       (weights.trainable, optimizer_state),
     )
+    if rule:
+      server = tf.nest.map_structure(
+        lambda new, old: tf.where(is_step, new, old), server, vectors.server
+      )
+      changed = _changed(rule, sums, trainable, is_step)
+      table = vectors.clients
+      if not in_files:
+        table = tf.tensor_scatter_nd_update(
+          table, changed['clients'][:, tf.newaxis], changed['rows']
+        )
+      vectors = MethodVectors(server, table)
     excluded = tally.participation - counted
     metrics = collections.OrderedDict(
       selection=collections.OrderedDict(
@@ -166,10 +250,35 @@ def _server_update(
       ),
       client_work=training.finalize(tally.measurements),
     )
+    if rule and in_files:
+      metrics[CHANGED] = changed
     weights = tff.learning.models.ModelWeights(trainable, weights.non_trainable)
-    return weights, optimizer_state, r, metrics
+    return weights, optimizer_state, r, vectors, metrics
 
   return server_update
+
+
+def _delta(rule: vectors_lib.Vectors, server: Any, sums: Any) -> Any:
+  """Returns -Delta, as an optimizer takes it, and the server's new vector."""
+  leaves = map(tf.nest.flatten, (server, sums.model, sums.state))
+  deltas, vectors = zip(*(rule.step(*leaf) for leaf in zip(*leaves)))
+  return (
+    tf.nest.pack_sequence_as(sums.model, [-delta for delta in deltas]),
+    tf.nest.pack_sequence_as(server, vectors),
+  )
+
+
+def _changed(
+  rule: vectors_lib.Vectors, sums: Any, trainable: Any, is_step: tf.Tensor
+) -> collections.OrderedDict[str, tf.Tensor]:
+  """Returns the clients whose update counts, and their vectors from now on."""
+  is_new = (sums.clients > 0) & is_step
+  after = tf.boolean_mask(sums.own, is_new)
+  rows = rule.stored(after, vector_training.flat(tf.nest.flatten(trainable)))
+  return collections.OrderedDict(
+    clients=tf.boolean_mask(sums.clients, is_new) - 1,
+    rows=tf.broadcast_to(rows, tf.shape(after)),
+  )
 
 
 def _server(
@@ -179,7 +288,10 @@ def _server(
   server_optimizer: Optional[tff.learning.optimizers.Optimizer],
   beta: float,
   correlation: str,
-  aggregator: Optional[Aggregator] = None,
+  aggregator: Optional[Aggregator],
+  initial_kept: selection.Kept,
+  rule: Optional[vectors_lib.Vectors],
+  in_files: bool,
 ) -> _Server:
   """Returns what the server does; see `build_process`."""
   p = np.asarray(p, np.float64)
@@ -203,7 +315,13 @@ def _server(
     weight_type = [tff.types.TensorType(np.float32)] if is_weighted else []
     sum_updates = aggregator.create(weights_type.trainable, *weight_type)
   initialize = _initialize(
-    training, initial_rates, server_optimizer, sum_updates
+    training,
+    initial_rates,
+    server_optimizer,
+    sum_updates,
+    initial_kept,
+    rule,
+    in_files,
   )
   server_update = _server_update(
     training,
@@ -212,6 +330,8 @@ def _server(
     beta,
     numerator,
     is_weighted,
+    rule,
+    in_files,
   )
   return _Server(initialize, server_update, sum_updates)
 
@@ -220,7 +340,15 @@ def _step(server_update: Any, state: Any, update: Any, tally: Any) -> Any:
   """Returns what the server's step makes of a state, at the server."""
   return tff.federated_map(
     server_update,
-    (state.global_model_weights, state.optimizer, state.rates, update, tally),
+    (
+      state.global_model_weights,
+      state.optimizer,
+      state.rates,
+      state.kept,
+      state.vectors,
+      update,
+      tally,
+    ),
   )
 
 
@@ -233,6 +361,9 @@ def build_process(
   beta: float = 0.001,
   correlation: str = rates.UNCORRELATED,
   aggregator: Optional[Aggregator] = None,
+  initial_kept: selection.Kept = types.MappingProxyType({}),
+  rule: Optional[vectors_lib.Vectors] = None,
+  in_files: bool = False,
 ) -> tff.learning.templates.LearningProcess:
   """Builds the process around a given way of local training.
 
@@ -257,12 +388,26 @@ def build_process(
       weights. An unweighted one is given weight times update; if it returns a
       mean, as `tff.learning.dp_aggregator` does, the server's learning rate has
       to make up for that.
+    initial_kept: What the method keeps of clients before the first round.
+    rule: What the method does with vectors, if `training` is of
+      `vector_training`; else None. There can be no aggregator then.
+    in_files: Whether the state has references to clients' vectors in their
+      place; then those that a round changed are in its metrics, as `CHANGED`.
 
   Returns:
     A `LearningProcess` with a `ServerState`.
   """
   server = _server(
-    training, p, initial_rates, server_optimizer, beta, correlation, aggregator
+    training,
+    p,
+    initial_rates,
+    server_optimizer,
+    beta,
+    correlation,
+    aggregator,
+    initial_kept,
+    rule,
+    in_files,
   )
   initialize, server_update, sum_updates = server
   state_type = initialize.type_signature.result.member
@@ -280,9 +425,13 @@ def build_process(
     tff.types.FederatedType(training.client_type, tff.CLIENTS),
   )
   def next_fn(state, clients):
-    weights_at_clients = tff.federated_broadcast(state.global_model_weights)
+    sent = state.global_model_weights
+    if rule:
+      sent = tff.federated_zip(
+        vector_training.Received(sent, state.vectors.server)
+      )
     client_work_state, contributions, more_metrics = training.contribute(
-      state.client_work, weights_at_clients, clients
+      state.client_work, tff.federated_broadcast(sent), clients
     )
     # Line 9: Delta = sum over S of p_k / r_k(t) v_k.
     if sum_updates:
@@ -300,11 +449,17 @@ def build_process(
     else:  # One sum for all, because each sum costs milliseconds.
       update, tally = tff.federated_sum(contributions)
       aggregator_state = state.aggregator
-    weights, optimizer_state, r, metrics = _step(
+    weights, optimizer_state, r, vectors, metrics = _step(
       server_update, state, update, tally
     )
     new_state = ServerState(
-      weights, r, client_work_state, aggregator_state, optimizer_state
+      weights,
+      r,
+      client_work_state,
+      aggregator_state,
+      optimizer_state,
+      state.kept,
+      vectors,
     )
     if more_metrics:
       all_metrics = collections.OrderedDict(
@@ -323,7 +478,13 @@ def build_process(
   @tff.tensorflow.computation(state_type, weights_type)
   def set_model_weights(state, weights):
     return ServerState(
-      weights, state.rates, state.client_work, state.aggregator, state.optimizer
+      weights,
+      state.rates,
+      state.client_work,
+      state.aggregator,
+      state.optimizer,
+      state.kept,
+      state.vectors,
     )
 
   return tff.learning.templates.LearningProcess(

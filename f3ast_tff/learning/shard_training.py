@@ -70,8 +70,7 @@ def gather(
 
 def fold_clients(
   shard: shards.Shard,
-  start: Any,
-  step: Callable[[Any, Batch], Any],
+  begin: Callable[[tf.Tensor], tuple[Any, Callable[[Any, Batch], Any]]],
   finish: Callable[[Any, Any, tf.Tensor], Any],
   totals: Any,
 ) -> Any:
@@ -79,8 +78,9 @@ def fold_clients(
 
   Args:
     shard: The shard.
-    start: What each client starts with, a structure of tensors.
-    step: Maps (what the client has so far, a batch) to what it has then.
+    begin: Maps the place of a client to what it starts with, a structure of
+      tensors, and to a function of (what it has so far, a batch) to what it has
+      then.
     finish: Maps (totals, what the client has in the end, its place) to the new
       totals.
     totals: The totals before the first client.
@@ -97,6 +97,7 @@ def fold_clients(
 
   def train_client(place, totals):
     first, end = shard.clients[place, 1], shard.clients[place, 2]
+    start, step = begin(place)
 
     def next_batch(b, own):
       fields, mask = gather(shard.examples, shard.batches[b])
@@ -194,7 +195,9 @@ def local_step(
   return step if is_trained else add_loss
 
 
-def shard_type(layout: Layout, batch_size: int) -> tff.types.Type:
+def shard_type(
+  layout: Layout, batch_size: int, vectors_type: Any = ()
+) -> tff.types.Type:
   """Returns the type of a shard of any size."""
   return tff.types.to_type(
     shards.Shard(
@@ -202,7 +205,39 @@ def shard_type(layout: Layout, batch_size: int) -> tff.types.Type:
       tff.types.TensorType(np.int32, [None, 3]),
       tff.types.TensorType(np.float32, [None]),
       tff.types.TensorType(np.int32, [None, batch_size]),
+      vectors_type,
     )
+  )
+
+
+def tally(
+  indices: tf.Tensor,
+  counted: tf.Tensor,
+  num_clients: int,
+  weight: tf.Tensor,
+  loss_sum: tf.Tensor,
+  num_examples: tf.Tensor,
+) -> client_work.Tally:
+  """Returns what is counted about the clients of a shard."""
+
+  def at_clients(values):  # An index of nobody is dropped.
+    return tf.math.unsorted_segment_sum(values, indices, num_clients)
+
+  return client_work.Tally(
+    participation=at_clients(tf.ones_like(indices)),
+    counted=at_clients(counted),
+    weight=weight,
+    measurements=collections.OrderedDict(
+      loss_sum=loss_sum, num_examples=num_examples
+    ),
+  )
+
+
+def finalize(sums: Any) -> Any:
+  """Returns the metrics of local training, of its sums over clients."""
+  loss = tf.math.divide_no_nan(sums['loss_sum'], sums['num_examples'])
+  return collections.OrderedDict(
+    train=collections.OrderedDict(loss=loss, num_examples=sums['num_examples'])
   )
 
 
@@ -261,27 +296,20 @@ def build(
       tf.constant(0.0),
     )
     indices = shard.clients[:, 0]
-    (update, weight, loss_sum, num_examples), counted = fold_clients(
-      shard,
+    begin = (
       untrained(client_optimizer, received),
       local_step(model, client_optimizer, non_trainable),
+    )
+    (update, weight, loss_sum, num_examples), counted = fold_clients(
+      shard,
+      lambda place: begin,
       finish,
       (nothing, tf.zeros_like(indices)),
     )
 
-    def at_clients(values):  # An index of nobody is dropped.
-      return tf.math.unsorted_segment_sum(values, indices, num_clients)
-
     return client_work.Contribution(
       update,
-      client_work.Tally(
-        participation=at_clients(tf.ones_like(indices)),
-        counted=at_clients(counted),
-        weight=weight,
-        measurements=collections.OrderedDict(
-          loss_sum=loss_sum, num_examples=num_examples
-        ),
-      ),
+      tally(indices, counted, num_clients, weight, loss_sum, num_examples),
     )
 
   @tff.tensorflow.computation(weights_type, shard_type(layout, batch_size))
@@ -298,14 +326,6 @@ def build(
       contribute_locally, (weights, clients)
     )
     return state, contributions, {}
-
-  def finalize(sums):
-    loss = tf.math.divide_no_nan(sums['loss_sum'], sums['num_examples'])
-    return collections.OrderedDict(
-      train=collections.OrderedDict(
-        loss=loss, num_examples=sums['num_examples']
-      )
-    )
 
   @tff.federated_computation
   def initialize():

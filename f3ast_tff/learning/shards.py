@@ -27,12 +27,28 @@ class Shard(NamedTuple):
       batch after its last. From the first `NOBODY` on there are no more.
     weights: float32 [clients], the weight of each one's update.
     batches: int32 [batches, batch size], rows of `examples` or `NO_ROW`.
+    vectors: The `ShardVectors` if the method keeps vectors, else nothing.
   """
 
   examples: Any
   clients: Any
   weights: Any
   batches: Any
+  vectors: Any = ()
+
+
+class ShardVectors(NamedTuple):
+  """What a shard's clients have besides if the method keeps vectors.
+
+  Attributes:
+    state_weights: float32 [clients], see `vectors`.
+    slots: int32 [clients], the place of each one in the cohort.
+    own: float32 [clients, size of the model], each one's vector.
+  """
+
+  state_weights: Any
+  slots: Any
+  own: Any
 
 
 class Part(NamedTuple):
@@ -43,12 +59,14 @@ class Part(NamedTuple):
     weights: The weight of each one's update.
     round_num: The round.
     failed: Those whose training fails; they are there without examples.
+    vectors: As in `Shard`.
   """
 
   clients: Sequence[int]
   weights: np.ndarray
   round_num: int
   failed: Collection[int] = ()
+  vectors: Any = ()
 
 
 class Capacity(NamedTuple):
@@ -122,6 +140,16 @@ def deal(loads: Sequence[int], num_shards: int) -> list[list[int]]:
     dealt[least].append(place)
     totals[least] += loads[place]
   return dealt
+
+
+def _filled_up(vectors: ShardVectors, num_clients: int) -> ShardVectors:
+  """Returns what a shard's clients have, and zeros for those who fill up."""
+
+  def filled_up(each: np.ndarray) -> np.ndarray:
+    more = np.zeros((num_clients - len(each), *each.shape[1:]), each.dtype)
+    return np.concatenate([each, more])
+
+  return ShardVectors(*map(filled_up, vectors))
 
 
 class ClientShards:
@@ -207,7 +235,7 @@ class ClientShards:
 
   def fill(self, part: Part) -> Shard:
     """Returns the shard of some clients."""
-    clients, weights, round_num, failed = part
+    clients, weights, round_num, failed, vectors = part
     batch_size, size = self._batch_size, self._filled_up_to
     counts = [
       0
@@ -247,13 +275,20 @@ class ClientShards:
       examples = self._examples()
     else:
       examples = examples_lib.concatenated(own or [self.some_examples])
-    return Shard(examples, table, all_weights, rows.reshape(-1, batch_size))
+    return Shard(
+      examples,
+      table,
+      all_weights,
+      rows.reshape(-1, batch_size),
+      vectors and _filled_up(vectors, size.clients),
+    )
 
   def parts(
     self,
     cohort: selection.Cohort,
     round_num: int,
     failed: Collection[int] = (),
+    vectors: Any = (),
   ) -> list[Part]:
     """Deals a cohort that trains out to shards.
 
@@ -261,6 +296,7 @@ class ClientShards:
       cohort: S_t and the weights.
       round_num: The round.
       failed: Clients of it whose training fails.
+      vectors: The `ShardVectors` of the cohort if the method keeps vectors.
 
     Returns:
       Who is in which shard, for `fill`.
@@ -276,6 +312,7 @@ class ClientShards:
         cohort.weights[some],
         round_num,
         failed,
+        vectors and ShardVectors(*(each[some] for each in vectors)),
       )
       for some in (
         deal(loads, self._num_shards)

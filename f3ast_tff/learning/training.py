@@ -20,7 +20,9 @@ import tensorflow_federated as tff
 
 from f3ast_tff import checks
 from f3ast_tff import selection
+from f3ast_tff import vector_files
 from f3ast_tff.learning import process as process_lib
+from f3ast_tff.learning import shards
 
 # Makes what fills shards, on any machine: maps the examples of each client, and
 # what returns those of all clients behind each other.
@@ -35,7 +37,11 @@ class CohortData(Protocol):
     """The number of examples of each client."""
 
   def parts(
-    self, cohort: selection.Cohort, round_num: int, failed: Collection[int] = ()
+    self,
+    cohort: selection.Cohort,
+    round_num: int,
+    failed: Collection[int] = (),
+    vectors: Any = (),
   ) -> list[Any]:
     """Returns who trains on what in a round, without the examples."""
 
@@ -71,6 +77,8 @@ class Training:
     losses: How clients are queried for losses; None if the policy needs none.
     makers: What makes the shards (`train`), and those that losses are queried
       with (`losses`), on another machine; empty if clients train on datasets.
+    files: Where clients' vectors are; None if in the state, or if there are
+      none.
   """
 
   selector: selection.Selector
@@ -79,6 +87,7 @@ class Training:
   num_shards: int
   losses: Optional[Losses] = None
   makers: Mapping[str, MakeShards] = dataclasses.field(default_factory=dict)
+  files: Optional[vector_files.VectorFiles] = None
 
   def initialize(self) -> process_lib.ServerState:
     """Returns the state before the first round."""
@@ -95,7 +104,9 @@ class Training:
       queried = [self.losses.fill(part) for part in parts]
       return np.asarray(self.losses.computation(state, queried)[1])[clients]
 
-    return self.selector.select(round_num, np.asarray(state.rates), losses_of)
+    return self.selector.select(
+      round_num, np.asarray(state.rates), losses_of, kept_of(state.kept)
+    )
 
   def _check(self, state: Any, round_num: Any) -> None:
     """Raises unless it is given a state of this training and a round."""
@@ -122,14 +133,78 @@ class Training:
     cohort: selection.Cohort,
     round_num: int,
     lost: Collection[int] = (),
+    vectors: Any = (),
   ) -> list[Any]:
-    """Returns what `process.next` takes for a cohort."""
-    parts = self.cohort_data.parts(cohort, round_num, lost)
+    """Returns what `process.next` takes for a cohort.
+
+    Args:
+      cohort: S_t and the weights.
+      round_num: The round t.
+      lost: Those of the cohort who deliver nothing.
+      vectors: If the method keeps vectors, what `vectors_of` returns.
+
+    Returns:
+      A list with the value of each shard or client.
+    """
+    parts = self.cohort_data.parts(cohort, round_num, lost, vectors)
     return list(map(self.cohort_data.fill, parts))
 
   def next(
     self, state: Any, round_num: int
   ) -> tff.learning.templates.LearningProcessOutput:
     """Runs round t = 1, 2, ...; returns the new state and the metrics."""
-    _, cohort, lost = self.select(state, round_num)
-    return self.process.next(state, self.inputs(cohort, round_num, lost))
+    selected = self.select(state, round_num)
+    vectors: Any = ()
+    if self.selector.method.vectors:
+      clients = selected.cohort.clients
+      table = np.asarray(state.vectors.clients)
+      own = self.files.read(clients, table) if self.files else table[clients]
+      vectors = vectors_of(selected, own)
+    state, metrics = self.process.next(
+      state,
+      self.inputs(selected.cohort, round_num, selected.lost, vectors),
+    )
+    if selected.kept:
+      state = state._replace(kept=type(state.kept)(selected.kept))
+    if self.files:
+      references = written(self.files, metrics, round_num, table)
+      state = state._replace(
+        vectors=state.vectors._replace(clients=references)
+      )
+    return tff.learning.templates.LearningProcessOutput(state, metrics)
+
+
+def kept_of(kept: Any) -> selection.Kept:
+  """Returns what a state keeps, as the selection takes it."""
+  return {name: np.asarray(value) for name, value in dict(kept).items()}
+
+
+def written(
+  files: vector_files.VectorFiles,
+  metrics: Any,
+  round_num: int,
+  references: np.ndarray,
+) -> np.ndarray:
+  """Writes the vectors that a round changed, which leave its metrics."""
+  changed = metrics.pop(process_lib.CHANGED)
+  clients, rows = (np.asarray(changed[name]) for name in ('clients', 'rows'))
+  return files.write(clients, rows, round_num, references)
+
+
+def vectors_of(
+  selected: selection.Selection, own: np.ndarray
+) -> shards.ShardVectors:
+  """Returns what a cohort has if the method keeps vectors.
+
+  Args:
+    selected: Who takes part.
+    own: Their vectors, a row for each.
+
+  Returns:
+    The weights in the state sum, the places in the cohort, and the vectors.
+  """
+  return shards.ShardVectors(
+    selected.state_weights.astype(np.float32),
+    np.arange(len(own), dtype=np.int32),
+    own,
+  )

@@ -1,11 +1,15 @@
-"""The methods: whom each selects, and how it weights. One file each.
+"""The methods: whom each selects, how it weights, what it keeps. One file each.
 
-To add one, write its file and name it below: it is then a value of
-`--selection`, and of `policy` in `build_selector`.
+To add one, write its file and name it below. A policy, which selects and
+weights, is then a value of `--selection`, and of `policy` in `build_selector`.
+What is added to a policy is a value of `--method`, and of `method` there.
+Either makes an algorithm, a value of `--algorithm`.
 """
 
-from collections.abc import Mapping
-import types
+from collections.abc import Callable
+import functools
+import math
+import numbers
 from typing import Any, NamedTuple, Optional, Union
 
 import numpy as np
@@ -18,10 +22,18 @@ from f3ast_tff import groups
 from f3ast_tff import randomness
 from f3ast_tff import rates
 from f3ast_tff import selection
+from f3ast_tff.methods import afl
+from f3ast_tff.methods import ca_fed
 from f3ast_tff.methods import f3ast
+from f3ast_tff.methods import fedau
 from f3ast_tff.methods import fedavg
+from f3ast_tff.methods import fedawe
+from f3ast_tff.methods import feddyn
+from f3ast_tff.methods import fedvarp
 from f3ast_tff.methods import fixed_policy
+from f3ast_tff.methods import mifa
 from f3ast_tff.methods import power_of_choice
+from f3ast_tff.methods import scaffold
 from f3ast_tff.methods import uniform
 
 # The policies by name. A program may add its own, see docs/extending.md.
@@ -30,6 +42,7 @@ POLICIES: dict[str, selection.Policy] = {
   'proportional': fedavg.select,
   'proportional_with_replacement': fedavg.select_with_replacement,
   'uniform': uniform.select,
+  'uniform_by_data': uniform.select_by_data,
   'power_of_choice': power_of_choice.select,
 }
 
@@ -37,15 +50,94 @@ POLICIES: dict[str, selection.Policy] = {
 FIXED_POLICY = 'fixed_policy'
 
 
+def _ca_fed(
+  availability: Optional[availability_lib.Availability] = None,
+) -> selection.Method:
+  """CA-Fed; if it is told the availability, with the true probabilities."""
+  if availability is None:
+    return ca_fed.build()
+  eigenvalues = None
+  if isinstance(availability, availability_lib.Markov):
+    eigenvalues = 1 - availability.on_to_off - availability.off_to_on
+  return ca_fed.build(availability.probabilities(1), eigenvalues)
+
+
+# What can be added to a policy, by name. A number after a colon is given to it;
+# after ca_fed, `true` is for the true availability. See docs/methods.md.
+METHODS: dict[str, Callable[..., selection.Method]] = {
+  'none': lambda: selection.NO_METHOD,
+  'fedau': fedau.build,
+  'ca_fed': _ca_fed,
+  'afl': afl.build,
+  'mifa': mifa.build,
+  'fedvarp': fedvarp.build,
+  'fedawe': fedawe.build,
+  'scaffold': scaffold.build,
+  'feddyn': feddyn.build,
+}
+
+_WITHOUT_NUMBER = ('none', 'ca_fed', 'mifa', 'fedawe', 'scaffold')
+
+
+def parse_method(
+  text: str, availability: Optional[availability_lib.Availability] = None
+) -> selection.Method:
+  """Returns the method that a text names, e.g. `scaffold` or `feddyn:0.1`.
+
+  Args:
+    text: A name of `METHODS`, with a number after a colon if it takes one.
+    availability: Who is available, for `ca_fed:true`.
+
+  Returns:
+    The method.
+
+  Raises:
+    ValueError: If there is no such method, or it does not take that number.
+  """
+  name, colon, value = text.partition(':')
+  if name not in METHODS:
+    raise checks.unknown('method', name, list(METHODS))
+  if not colon:
+    return METHODS[name]()
+  if text == 'ca_fed:true':
+    return METHODS[name](availability)
+  try:
+    number = float(value)
+  except ValueError:
+    number = math.nan
+  if name in _WITHOUT_NUMBER or math.isnan(number):
+    takes = ' or ca_fed:true' if name == 'ca_fed' else ':NUMBER'
+    raise ValueError(
+      f'method must be {name}{"" if name in _WITHOUT_NUMBER[2:] else takes}, '
+      f'but it is {text!r}.'
+    )
+  return METHODS[name](number)
+
+
 class Algorithm(NamedTuple):
-  """A policy, by name, and the server's optimizer."""
+  """What makes up an algorithm, by name.
+
+  Attributes:
+    selection: The policy.
+    server_optimizer: The server's optimizer.
+    method: What is added to the policy.
+    rate_init: r(0), see `rates.initial`.
+    rate_step: The step of the rates, see `rates.step`.
+    sum_cap: The highest sum of a round's weights; 0 for any.
+  """
 
   selection: str
   server_optimizer: str
+  method: str = 'none'
+  rate_init: str = 'kp'
+  rate_step: str = rates.CONSTANT
+  sum_cap: float = 0.0
 
 
-# The paper's five; then its two baselines as Li et al. (2020) draw.
-ALGORITHMS: Mapping[str, Algorithm] = types.MappingProxyType({
+# The paper's five; its two baselines as Li et al. (2020) draw; F3AST with what
+# makes it safe to use; then what others have proposed for the same problem.
+# `register` adds to them.
+ALGORITHMS: dict[str, Algorithm] = {
   'fedavg': Algorithm('proportional', 'sgd'),
   'f3ast': Algorithm('f3ast', 'sgd'),
   'power_of_choice': Algorithm('power_of_choice', 'sgd'),
@@ -55,13 +147,68 @@ ALGORITHMS: Mapping[str, Algorithm] = types.MappingProxyType({
   'fedadam_with_replacement': Algorithm(
     'proportional_with_replacement', 'adam'
   ),
-})
+  'uniform': Algorithm('uniform_by_data', 'sgd'),
+  'f3ast_safe': Algorithm(
+    'f3ast', 'sgd', rate_init='tie', rate_step='annealed:10', sum_cap=1.0
+  ),
+  'fedau': Algorithm('uniform', 'sgd', 'fedau'),
+  'ca_fed': Algorithm('uniform', 'sgd', 'ca_fed'),
+  'mifa': Algorithm('uniform', 'sgd', 'mifa'),
+  'fedvarp': Algorithm('proportional', 'sgd', 'fedvarp'),
+  'fedawe': Algorithm('uniform', 'sgd', 'fedawe'),
+  'scaffold': Algorithm('proportional', 'sgd', 'scaffold'),
+  'feddyn': Algorithm('proportional', 'sgd', 'feddyn'),
+  'afl': Algorithm('uniform', 'sgd', 'afl', rate_init='uniform'),
+}
 
 
 def _unknown_policy(name: str) -> ValueError:
   known = [*POLICIES, FIXED_POLICY]
   meant = ALGORITHMS[name].selection if name in ALGORITHMS else name
   return checks.unknown('policy', name, known, meant)
+
+
+def register(
+  name: str,
+  policy: Union[str, selection.Policy],
+  server_optimizer: str = 'sgd',
+  method: Union[str, selection.Method] = 'none',
+) -> None:
+  """Adds an algorithm of your own: a value of `--algorithm`.
+
+  Args:
+    name: What to call it, and its policy if that is a function.
+    policy: Whom it selects and how it weights: a function, or a name of
+      `POLICIES`.
+    server_optimizer: The server's optimizer.
+    method: What is added to the policy, which may keep numbers or vectors of
+      clients: a `selection.Method`, or a text that `parse_method` reads.
+
+  Raises:
+    ValueError: If the name is taken or cannot be one, or there is no such
+      policy or method.
+  """
+  if not (isinstance(name, str) and name.isascii() and name.isidentifier()):
+    raise ValueError(
+      'The name of a method must be of letters, digits and _, but it is '
+      f'{name!r}.'
+    )
+  if name in (*ALGORITHMS, *POLICIES, *METHODS, FIXED_POLICY):
+    raise ValueError(f'There is a method {name} already; choose another name.')
+  if callable(policy):
+    POLICIES[name] = policy
+    policy = name
+  elif policy not in POLICIES:
+    raise _unknown_policy(policy)
+  if isinstance(method, selection.Method):
+    METHODS[name] = functools.partial(_given, method)
+    method = name
+  parse_method(method)  # Raises if there is none.
+  ALGORITHMS[name] = Algorithm(policy, server_optimizer, method)
+
+
+def _given(method: selection.Method) -> selection.Method:
+  return method
 
 
 def form_of_h(
@@ -117,6 +264,10 @@ def build_selector(
   seed: int = 0,
   delivery: Optional[delivery_lib.Delivery] = None,
   quotas: Optional[groups.Quotas] = None,
+  method: Union[str, selection.Method] = 'none',
+  rate_step: str = rates.CONSTANT,
+  weight_cap: float = 0.0,
+  sum_cap: float = 0.0,
 ) -> selection.Selector:
   """Builds what says who takes part in which round.
 
@@ -139,6 +290,11 @@ def build_selector(
       is given by name.
     delivery: Who of the selected clients delivers; None if all do.
     quotas: How many of each group of clients take part, see `groups`.
+    method: What is added to the policy: `scaffold`, `feddyn:0.1`, one of
+      `METHODS`, or a `selection.Method` of your own.
+    rate_step: The step of the rates: `constant`, `annealed:T0`, `corrected`.
+    weight_cap: The highest weight of a client; 0 for any.
+    sum_cap: The highest sum of a round's weights; 0 for any.
 
   Returns:
     The selector.
@@ -191,6 +347,20 @@ def build_selector(
       'A fixed policy has fixed weights and cannot make up for updates that '
       'are not delivered; take another policy, or no delivery.'
     )
+  rates.parse_step(rate_step)
+  for name, cap in (('weight_cap', weight_cap), ('sum_cap', sum_cap)):
+    if not (isinstance(cap, numbers.Real) and cap >= 0):
+      raise ValueError(
+        f'{name} must be a number above 0, or 0 for none, but it is '
+        f'{checks.describe(cap)}.'
+      )
+  if isinstance(method, str):
+    method = parse_method(method, availability)
+  elif not isinstance(method, selection.Method):
+    raise ValueError(
+      f'method must be one of {", ".join(METHODS)}, or a selection.Method, but '
+      f'it is {checks.describe(method)}.'
+    )
   correlation = form_of_h(correlation, availability)
   rates.numerator(p, correlation)  # Raises if there is no such form.
   if quotas is not None:
@@ -222,4 +392,8 @@ def build_selector(
     num_candidates=num_candidates,
     delivery=delivery,
     quotas=quotas,
+    method=method,
+    rate_step=rate_step,
+    weight_cap=weight_cap or math.inf,
+    sum_cap=sum_cap or math.inf,
   )

@@ -90,18 +90,29 @@ class Config:
   algorithm: str = _setting(
     'f3ast',
     METHOD,
-    'The method of the paper, or its FedAvg and FedAdam drawn with '
-    'replacement: a selection and a server optimizer, which the next two '
-    'settings can each replace.',
-    tuple(methods.ALGORITHMS),
+    'The algorithm, made up of a selection, what a method adds to it, and a '
+    'server optimizer, which the next three settings can each replace. '
+    'f3ast_safe also sets rate_init, rate_step and sum_cap. docs/methods.md '
+    'has them all.',
+    methods.ALGORITHMS,
   )
   selection: Optional[str] = _setting(
     None,
     METHOD,
     'How clients are selected: f3ast; proportional to their data; the same '
-    'drawn with replacement; uniform; power_of_choice; or fixed_policy '
-    "(Algorithm 2 with the best rates). By default the algorithm's.",
+    'drawn with replacement; uniform, its updates weighted alike or by_data; '
+    'power_of_choice; or fixed_policy (Algorithm 2 with the best rates). By '
+    "default the algorithm's.",
     SELECTIONS,
+  )
+  method: Optional[str] = _setting(
+    None,
+    METHOD,
+    'What is added to the selection: none; fedau, afl or ca_fed (other '
+    'weights; ca_fed:true is told the true availability); scaffold, feddyn, '
+    'fedvarp, mifa or fedawe (which keep a vector per client). A number '
+    'behind a colon replaces the constant of fedau (its K), feddyn (alpha), '
+    "fedvarp (FedStale's beta) and afl. By default the algorithm's.",
   )
   server_optimizer: Optional[str] = _setting(
     None,
@@ -219,12 +230,32 @@ class Config:
     RATES,
     'The step of the participation rates.',
   )
-  rate_init: str = _setting(
-    'kp',
+  rate_step: Optional[str] = _setting(
+    None,
+    RATES,
+    'How the step of the rates depends on the round t: constant (beta); '
+    'annealed:T0, the larger one of beta and 1 / (t + T0); or corrected, which '
+    "takes r(0) out of the mean as Adam does. By default the algorithm's.",
+  )
+  weight_cap: float = _setting(
+    0.0,
+    RATES,
+    'The highest weight of an update; 0 for none.',
+    least=0,
+  )
+  sum_cap: Optional[float] = _setting(
+    None,
+    RATES,
+    'The highest sum of the weights of a round, to which higher ones are '
+    "scaled down; 0 for none. By default the algorithm's.",
+  )
+  rate_init: Optional[str] = _setting(
+    None,
     RATES,
     'The rates r(0): kp (K times p, at most 1), p, uniform (K / N), or tie, '
     'where all clients have the same score by the H in use: kp for sum p^2/r, '
-    'K sqrt(p) / sum sqrt(p) for sum p/r, at most 1.',
+    'K sqrt(p) / sum sqrt(p) for sum p/r, at most 1. By default the '
+    "algorithm's.",
     rates.INITIAL_RATES,
   )
   num_candidates: int = _setting(
@@ -336,6 +367,15 @@ class Config:
     most=_MOST,
   )
 
+  vectors_in: str = _setting(
+    'auto',
+    OUTPUT,
+    "Where clients' vectors are kept by methods that have them: in memory, in "
+    "files of the run's folder, or auto: in memory up to 1 GB, else in files. "
+    'The results are the same.',
+    ('auto', 'memory', 'files'),
+  )
+
   def __post_init__(self) -> None:
     for field in dataclasses.fields(self):
       choices = field.metadata['choices']
@@ -392,6 +432,7 @@ class Config:
         'server_rate_file is for server_optimizer=sgd only, but that is '
         f'{optimizer}.'
       )
+    self._check_method(optimizer)
     if constraint.mean == 0:
       raise ValueError(
         'clients_per_round is 0 in every round, so nobody would ever train; '
@@ -402,6 +443,28 @@ class Config:
         f'clients_per_round is 0 up to round {self.rounds}, the last one '
         '(--rounds), so nobody would ever train; give a positive number '
         'before that, or more rounds.'
+      )
+
+  def _check_method(self, optimizer: str) -> None:
+    """Raises a `ValueError` unless a method fits the server's optimizer."""
+    name = self.method or methods.ALGORITHMS[self.algorithm].method
+    method = methods.parse_method(name)
+    if self.rate_step is not None:
+      rates.parse_step(self.rate_step)
+    if self.sum_cap is not None and self.sum_cap < 0:
+      raise ValueError(f'sum_cap must be at least 0, but it is {self.sum_cap}.')
+    if method.vectors and self.server_rate_file:
+      raise ValueError(
+        f'server_rate_file is for methods whose step is a sum of updates, but '
+        f'method is {name}.'
+      )
+    if needs_sgd(name) and (
+      optimizer != 'sgd' or self.server_learning_rate not in (None, 1)
+    ):
+      raise ValueError(
+        f'The step of {name} is no sum of updates: it needs '
+        'server_optimizer=sgd with server_learning_rate=1, but they are '
+        f'{optimizer} and {self.server_learning_rate or "the default"}.'
       )
 
   def _check_groups(self, chosen: str) -> None:
@@ -458,7 +521,7 @@ class Config:
       defaults: The task's step sizes for each server optimizer.
 
     Returns:
-      Settings whose selection, optimizer and step sizes are not None.
+      Settings none of which is None.
     """
 
     def first(value: Any, otherwise: Any) -> Any:
@@ -467,15 +530,28 @@ class Config:
     preset = methods.ALGORITHMS[self.algorithm]
     optimizer = first(self.server_optimizer, preset.server_optimizer)
     step_sizes = defaults[optimizer]
+    method = first(self.method, preset.method)
+    if needs_sgd(method):
+      step_sizes = step_sizes._replace(server=1.0)
     return dataclasses.replace(
       self,
       parallel_clients=self.parallel_clients or num_cores(),
       selection=first(self.selection, preset.selection),
+      method=method,
+      rate_init=first(self.rate_init, preset.rate_init),
+      rate_step=first(self.rate_step, preset.rate_step),
+      sum_cap=first(self.sum_cap, preset.sum_cap),
       server_optimizer=optimizer,
       client_learning_rate=first(self.client_learning_rate, step_sizes.client),
       server_learning_rate=first(self.server_learning_rate, step_sizes.server),
       server_epsilon=first(self.server_epsilon, step_sizes.epsilon),
     )
+
+
+def needs_sgd(method: str) -> bool:
+  """Whether the server's step must be that of SGD at rate 1 for a method."""
+  rule = methods.parse_method(method).vectors
+  return rule is not None and rule.needs_sgd
 
 
 def availability_name(settings: Mapping[str, Any]) -> str:
@@ -495,12 +571,19 @@ def method_name(settings: Mapping[str, Any]) -> str:
     The name of a preset where all that makes up the method is as there;
     otherwise the names of its parts.
   """
-  preset = methods.ALGORITHMS[settings['algorithm']]
-  chosen = methods.Algorithm(
-    settings.get('selection') or preset.selection,
-    settings.get('server_optimizer') or preset.server_optimizer,
-  )
-  names = {algorithm: name for name, algorithm in methods.ALGORITHMS.items()}
-  name = names.get(chosen, '-'.join(chosen))
+  name = settings['algorithm']
+  if name not in methods.ALGORITHMS:  # The run's --add has it.
+    return name
+  parts = ('selection', 'server_optimizer', 'method')
+
+  def of(algorithm: methods.Algorithm) -> list[str]:
+    return [getattr(algorithm, part) for part in parts]
+
+  preset = of(methods.ALGORITHMS[name])
+  chosen = [settings.get(p) or own for p, own in zip(parts, preset)]
+  if chosen != preset:
+    alike = [a for a, made_of in methods.ALGORITHMS.items()
+             if of(made_of) == chosen]
+    name = alike[0] if alike else '-'.join(p for p in chosen if p != 'none')
   proximal = settings.get('proximal', 0.0)
   return name + (f'-proximal={proximal:g}' if proximal else '')

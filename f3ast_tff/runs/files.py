@@ -67,6 +67,8 @@ def columns(
   """Returns what `rounds.csv` has of a round."""
   measured = round_.metrics['selection']
   lost = np.intersect1d(round_.cohort.clients, round_.lost)
+  weights = dict(zip(*(each.tolist() for each in round_.cohort)))
+  selected = round_.selected.tolist()
   of_delivery = {
     'delivered': round_.delivered.size,
     'lost': ' '.join(map(str, round_.lost)),
@@ -74,14 +76,15 @@ def columns(
   return {
     'available': int(round_.available.sum()),
     'k': k,
-    'selected': round_.selected.size,
+    'selected': len(selected),
     'left_out': int(measured['excluded']) - lost.size,
-    'empty': int(round_.selected.size == 0),
+    'empty': int(not selected),
     'sum_of_weights': float(measured['sum_of_weights']),
     'variance_bound': float(measured['variance_bound']),
     'train_loss': float(round_.metrics['client_work']['train']['loss']),
     **({} if all_deliver else of_delivery),
-    'clients': ' '.join(map(str, round_.selected)),
+    'clients': ' '.join(map(str, selected)),
+    'weights': ' '.join(f'{weights.get(k, 0.0):.6g}' for k in selected),
   }
 
 

@@ -24,6 +24,7 @@ from f3ast_tff.execution.cluster import cluster as cluster_lib
 from f3ast_tff.learning import training as training_lib
 from f3ast_tff.runs import checkpoint
 from f3ast_tff.runs import client_files
+from f3ast_tff.runs import client_vectors
 from f3ast_tff.runs import config as config_lib
 from f3ast_tff.runs import divergence
 from f3ast_tff.runs import evaluation
@@ -111,7 +112,8 @@ def run(
     RunDirectoryError: If the folder's checkpoints are of another run.
     SettingsError: If the settings do not fit the task.
   """
-  training = task_lib.build(config, task)
+  vectors_folder = client_vectors.begin(config, task, folder)
+  training = task_lib.build(config, task, vectors_folder)
   test = _Test(
     evaluation.build_evaluator(
       task.model, task.dataset, num_threads=config.parallel_clients
@@ -135,6 +137,8 @@ def run(
   gc.enable()
   started = time.perf_counter()
   start, progress = _restore(config, files, rounds)
+  if training.files:
+    training.files.cut_back(start)
   trace_file.begin(folder, training.selector)
   progress = _train(
     config,
@@ -261,6 +265,8 @@ def _train(
           files.origin,
           files.rows,
         )
+        if training.files:  # The oldest checkpoint is there in case of need.
+          training.files.forget(checkpoint.rounds(files.checkpoints)[0])
       moments = began, trained, evaluated, time.perf_counter()
       files_lib.write_timing(files.folder, t, moments)
   return progress

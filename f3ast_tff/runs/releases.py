@@ -57,7 +57,7 @@ class CsvFiles(tff.program.ReleaseManager[Value, int]):
     run_directory.append_row(self._folder / 'rounds.csv', of_round)
     if 'test' in value:
       of_test = {'round': key, **value['test'], **of_round}
-      for names in ('clients', 'lost'):
+      for names in ('clients', 'weights', 'lost'):
         of_test.pop(names, None)
       run_directory.append_row(self._folder / 'metrics.csv', of_test)
 

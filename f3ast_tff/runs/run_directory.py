@@ -9,6 +9,7 @@
   model.npz         the weights and rates at the end
   summary.png       accuracy and participation
   checkpoints/      the state to resume from
+  vectors/          clients' vectors, if the method has them and they are large
   tensorboard/      events
   *_run_id          what the run is called by a tracker
   temporary/        temporary files, as long as it runs
@@ -56,6 +57,7 @@ OLD_DEFAULTS: Mapping[str, Any] = {
   'over_selection': 1.0,
   'rates_count': 'delivered',
   'delivery_in_score': False,
+  'vectors_in': 'auto',
 }
 
 
@@ -310,13 +312,22 @@ def remove_final_files(folder: pathlib.Path) -> None:
 
 
 def append_row(path: pathlib.Path, row: Mapping[str, Any]) -> None:
-  """Appends a row to a CSV file; the first row decides the header."""
-  is_new = not path.exists()
-  with open(path, 'a', newline='') as file:
+  """Appends a row to a CSV file; the first row decides the header.
+
+  A file that an older version began keeps its columns.
+
+  Args:
+    path: The file.
+    row: The values by column.
+  """
+  with open(path, 'a+', newline='') as file:
+    file.seek(0)
+    header = file.readline().rstrip('\n').split(',')
     writer = csv.writer(file, lineterminator='\n')
-    if is_new:
-      writer.writerow(row)
-    writer.writerow(row.values())
+    if header == ['']:
+      header = list(row)
+      writer.writerow(header)
+    writer.writerow(row[name] for name in header)
 
 
 class Content(NamedTuple):

@@ -138,7 +138,7 @@ def build(
     communication.parse(config.clients_per_round, config.seed),
     policy=released.policy_with_departures(config.selection, protocol),
     beta=config.beta,
-    rate_init='p' if protocol.rates_start_at_p else config.rate_init,
+    rate_init='p' if protocol.rates_start_at_p else config.rate_init or 'kp',
     correlation=correlation,
     num_candidates=config.num_candidates,
     seed=config.seed,
@@ -146,6 +146,10 @@ def build(
       groups.quotas(names, config.group_quota) if config.group_quota else None
     ),
     delivery=_delivery(config, model),
+    method=config.method or 'none',
+    rate_step=config.rate_step or rates.CONSTANT,
+    weight_cap=config.weight_cap,
+    sum_cap=config.sum_cap or 0.0,
   )
   given = server_rate_file.of(config)
   return dataclasses.replace(

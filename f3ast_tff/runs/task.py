@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 import functools
+import pathlib
 from typing import Any, NamedTuple, Optional
 
 import numpy as np
@@ -90,12 +91,17 @@ def _server_optimizer(
   return build_one[config.server_optimizer or 'sgd']()
 
 
-def build(config: config_lib.Config, task: Task) -> training_lib.Training:
+def build(
+  config: config_lib.Config,
+  task: Task,
+  vectors_folder: Optional[pathlib.Path] = None,
+) -> training_lib.Training:
   """Builds the training of a run.
 
   Args:
     config: The settings, with nothing left open.
     task: What is trained.
+    vectors_folder: Where files of clients' vectors go; None for memory.
 
   Returns:
     The training.
@@ -132,9 +138,14 @@ def build(config: config_lib.Config, task: Task) -> training_lib.Training:
       clients,
       selector,
       client_optimizer=_client_optimizer(config, losses_of_training),
-      server_optimizer=_server_optimizer(config),
+      server_optimizer=(
+        None
+        if config_lib.needs_sgd(config.method or 'none')
+        else _server_optimizer(config)
+      ),
       num_shards=config.parallel_clients,
       losses_of_training=losses_of_training,
+      vectors_folder=vectors_folder,
     )
   except arguments.ArgumentError as error:
     raise SettingsError(str(error)) from error

@@ -3,6 +3,7 @@
 import csv
 import io
 import pathlib
+import textwrap
 from typing import Optional
 
 import numpy as np
@@ -14,6 +15,7 @@ from f3ast_tff.runs import config as config_lib
 from f3ast_tff.runs import run_directory
 
 PHONES = 'phones.csv'
+_COLUMNS = 80  # Of what is printed.
 
 
 def _file(config: config_lib.Config) -> Optional[str]:
@@ -63,10 +65,10 @@ def begin(folder: pathlib.Path, selector: selection.Selector) -> None:
     writer.writerow([client, name, shifts[client], shares[client]])
   run_directory.write_atomically(folder / PHONES, text.getvalue())
   reachable = model.reachable_share(selector.p)
-  print(
+  said = (
     f'The trace has {len(model.trace.names)} phones for {model.num_clients} '
     f'clients. Those that are ever available when a round starts have '
     f'{reachable:.4f} of the objective (the reachable share of p); no method '
-    f'can be unbiased for the others. {PHONES} has who has which phone.',
-    flush=True,
+    f'can be unbiased for the others. {PHONES} has who has which phone.'
   )
+  print(textwrap.fill(said, _COLUMNS), flush=True)

@@ -53,12 +53,12 @@ def test_the_texts_of_the_page_are_models():
 
 
 def test_the_formats_of_traces_are_read(tmp_path):
-  blocks = re.findall(r'```(csv|json)\n(.*?)```', _PAGE, re.DOTALL)
-  assert [kind for kind, _ in blocks] == ['csv', 'json', 'json', 'json']
+  blocks = re.findall(r'```(text|json)\n(.*?)```', _PAGE, re.DOTALL)
+  assert [kind for kind, _ in blocks] == ['text', 'json', 'json', 'json']
   ready = []
   for kind, text in blocks:
     assert len(text.splitlines()) <= 5
-    path = tmp_path / f'trace.{kind}'
+    path = tmp_path / f'trace.{"csv" if kind == "text" else kind}'
     path.write_text(text)
     trace = traces.read(path)
     assert trace.names[0] == '0'
@@ -73,7 +73,7 @@ def test_the_formats_of_traces_are_read(tmp_path):
 
 def test_the_example_of_traces(tmp_path, monkeypatch, capsys):
   monkeypatch.chdir(tmp_path)
-  (text,) = re.findall(r'```csv\n(.*?)```', _PAGE, re.DOTALL)
+  (text,) = re.findall(r'```text\n(.*?)```', _PAGE, re.DOTALL)
   (tmp_path / 'phones.csv').write_text(text)
   example, _ = re.findall(r'```python\n(.*?)```', _PAGE, re.DOTALL)
   names = {'p': np.full(4, 0.25)}

@@ -39,6 +39,13 @@ def test_links_lead_somewhere(page):
     assert not anchor or anchor in _anchors(target), link
 
 
+@pytest.mark.parametrize('page', _PAGES, ids=lambda page: page.name)
+def test_the_site_knows_the_languages_of_blocks(page):
+  # Another one is a warning of Sphinx, with which `make docs` fails.
+  found = re.findall(r'^```(\w+)$', page.read_text(), re.MULTILINE)
+  assert {*found} <= {'json', 'python', 'text'}
+
+
 def test_the_index_names_every_page():
   linked = {(_DOCS / link).resolve() for link in _links(_DOCS / 'README.md')}
   assert {*_DOCS.glob('*.md')} - {_DOCS / 'README.md'} <= linked

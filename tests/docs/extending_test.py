@@ -1,10 +1,8 @@
 """Runs the examples of docs/extending.md."""
 
 import dataclasses
-import os
 import pathlib
 import re
-import subprocess
 import sys
 
 import numpy as np
@@ -15,6 +13,7 @@ from f3ast_tff import availability
 from f3ast_tff import methods
 from f3ast_tff.runs import config as config_lib
 from f3ast_tff.runs import selector as selector_lib
+from tests import command_lines
 
 _ROOT = pathlib.Path(__file__).parents[2]
 _PAGE = (_ROOT / 'docs' / 'extending.md').read_text()
@@ -32,19 +31,14 @@ def _load(name):
   return namespace
 
 
-def _program(folder, name, *flags, source=None):
+def _program(folder, name, *flags, source=None, trains=False):
   """Runs an example as a program, and returns what it prints."""
   path = folder / f'{name}.py'
   path.write_text(source or _EXAMPLES[name])
-  paths = [str(_ROOT), os.environ.get('PYTHONPATH', '')]
-  result = subprocess.run(
-    [sys.executable, str(path), *flags],
-    cwd=folder,
-    env={**os.environ, 'PYTHONPATH': os.pathsep.join(paths)},
-    capture_output=True,
-    text=True,
+  ended = command_lines.run(
+    str(path), *flags, tensorflow=trains, folder=folder
   )
-  return result.returncode, result.stdout + result.stderr
+  return ended.returncode, ended.stdout + ended.stderr
 
 
 def _simulate(**settings):
@@ -110,6 +104,7 @@ def test_as_a_program_its_help_lists_all_flags(name, tmp_path):
   listed = re.findall(r'^  --(?:\[no\])?(\w+)', text, re.MULTILINE)
   expected = {field.name for field in dataclasses.fields(config_lib.Config)}
   expected |= {'output_dir', 'resume', 'on_divergence', 'cluster', 'tracker'}
+  expected |= {'add'}
   if name != 'blobs':  # They run the experiment on Synthetic.
     expected |= {'alpha', 'num_clients'}
   assert code == 0 and sorted(listed) == sorted(expected)
@@ -124,7 +119,7 @@ def test_a_policy_that_returns_no_cohort_is_named(tmp_path):
   assert wrong != example
   code, text = _program(
     tmp_path, 'lowest_rate', '--selection=lowest_rate', '--rounds=2',
-    '--output_dir=run', source=wrong,
+    '--output_dir=run', source=wrong, trains=True,
   )
   assert code == 2 and 'Traceback' not in text, text
   assert text.splitlines()[-1] == (
@@ -136,7 +131,7 @@ def test_a_policy_that_returns_no_cohort_is_named(tmp_path):
 def test_a_data_set_of_ones_own_is_trained_on(tmp_path):
   code, text = _program(
     tmp_path, 'blobs', '--avail=scarce', '--clients_per_round=3', '--rounds=8',
-    '--eval_every=4', '--output_dir=run',
+    '--eval_every=4', '--output_dir=run', trains=True,
   )
   assert code == 0 and 'f3ast on Blobs, scarce' in text, text
   accuracy = pd.read_csv(tmp_path / 'run' / 'metrics.csv')['accuracy']
@@ -149,7 +144,7 @@ def test_a_data_set_of_ones_own_is_trained_on(tmp_path):
 def test_a_release_manager_of_ones_own_is_given_the_metrics(tmp_path):
   code, text = _program(
     tmp_path, 'best', '--num_clients=10', '--rounds=7', '--eval_every=2',
-    '--output_dir=run',
+    '--output_dir=run', trains=True,
   )
   assert code == 0, text
   metrics = pd.read_csv(tmp_path / 'run' / 'metrics.csv')

@@ -337,9 +337,9 @@ def test_each_round_is_selected_once_and_by_the_rates_before_it(
   selected = []
   select = selection.Selector.select
 
-  def noted(self, t, r, losses_of):
+  def noted(self, t, r, losses_of, kept):
     selected.append((t, r))
-    return select(self, t, r, losses_of)
+    return select(self, t, r, losses_of, kept)
 
   monkeypatch.setattr(selection.Selector, 'select', noted)
   before = [np.array(training.selector.initial_rates)]

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import subprocess
 import sys
 
 import pytest
@@ -10,7 +11,8 @@ from experiments import help as help_lib
 from f3ast_tff import availability
 from f3ast_tff import rates
 from f3ast_tff.runs import config as config_lib
-from tests import programs
+from tests import command_lines
+from tests import trials
 
 _OWN = {
   'cifar100': ('data_source', 'data_dir', 'model'),
@@ -22,7 +24,8 @@ _ROUNDS = {'cifar100': 1000, 'shakespeare': 500, 'synthetic': 500}
 
 @functools.cache
 def _run(experiment, flag):
-  return programs.run('.', f'experiments.{experiment}', flag)
+  # Without TensorFlow, whose packages have flags of their own.
+  return command_lines.run(f'experiments.{experiment}', flag)
 
 
 def _entries(lines):
@@ -40,7 +43,7 @@ def test_help_has_every_flag_once_in_its_group(experiment):
   names = {field.name for field in dataclasses.fields(config_lib.Config)}
   names |= {*_OWN[experiment], 'output_dir', '[no]resume', 'on_divergence'}
   names = {n.replace('delivery_in', '[no]delivery_in') for n in names}
-  names |= {'cluster', 'tracker'}
+  names |= {'cluster', 'tracker', 'add'}
   heads = [line for line in lines if line.startswith('  --')]
   entries = _entries(lines)
   assert set(entries) == names and len(heads) == len(names)
@@ -57,11 +60,10 @@ def test_help_shows_defaults_choices_and_one_example(experiment):
   assert entries['avail'] == '--avail: default home_devices'
   text = ' '.join(output.split())
   assert f'The availability model: {", ".join(availability.usages())}.' in text
-  choices = ', '.join(
-    f'{name} (default)' if name == 'kp' else name
-    for name in rates.INITIAL_RATES
-  )
+  choices = ', '.join(rates.INITIAL_RATES)
   assert entries['rate_init'] == f'--rate_init: {choices}'
+  divergence = '--on_divergence: stop (default), continue'
+  assert entries['on_divergence'] == divergence
   rounds = f'an integer, default {_ROUNDS[experiment]}'
   assert entries['rounds'] == f'--rounds: {rounds}'
   assert entries['client_learning_rate'] == '--client_learning_rate: a number'
@@ -87,6 +89,21 @@ def test_help_is_asked_for_before_two_dashes_only():
 def test_a_flag_of_no_group_comes_last():
   groups = list(help_lib.grouped(['new', 'seed', 'avail']))
   assert [names for _, names in groups] == [['avail'], ['seed'], ['new']]
+
+
+@pytest.mark.parametrize(
+  'program', ['synthetic', 'sweep', 'compare', 'availability']
+)
+def test_who_reads_only_the_beginning_sees_no_traceback(program):
+  process = subprocess.Popen(
+    [sys.executable, '-m', f'experiments.{program}', '--help'],
+    cwd=trials.ROOT,
+    stdout=subprocess.PIPE,
+    stderr=subprocess.PIPE,
+    text=True,
+  )
+  process.stdout.close()  # As `head` does, and sooner.
+  assert (process.stderr.read(), process.wait()) == ('', 0)
 
 
 if __name__ == '__main__':

@@ -121,6 +121,29 @@ def test_temporary_folders_go_and_others_stay(tmp_path):
   assert [path.name for path in tmp_path.iterdir()] == ['third']
 
 
+@pytest.mark.parametrize('where', ['main', 'other'])
+def test_a_thread_that_misses_a_folder_says_nothing(where, tmp_path):
+  process = _start(f"""
+    import tempfile, threading
+    from experiments import interrupts
+    interrupts.install()
+    folder = tempfile.TemporaryDirectory(dir={str(tmp_path)!r})
+    for number in range(2000):
+      open(folder.name + f'/{{number}}', 'w').close()
+    print('ready', flush=True)
+    def look():
+      while True:
+        for number in range(2000):
+          open(folder.name + f'/{{number}}').close()
+    if {where!r} == 'other':
+      threading.Thread(target=look).start()
+      threading.Event().wait()
+    look()
+  """)
+  assert _interrupted(process) == (130, f'error: interrupted; {_ADVICE}\n')
+  assert not list(tmp_path.iterdir())
+
+
 def test_the_sentence_is_seen_while_standard_error_leads_elsewhere():
   process = _start("""
     import os, time

@@ -1,20 +1,16 @@
-"""Every method under every availability model, through the real command line.
+"""Parts of methods, protocols and groups through the real command line.
 
-Each run is tiny. What is checked is what holds for any run: who took part was
-there, as many as were allowed, and with the weights of the method.
+Each run is tiny. Every method trains in `loop_test`.
 """
 
 import hashlib
 import json
-import os
 import sys
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from f3ast_tff import availability
-from f3ast_tff import methods
 from tests import programs
 
 _TINY = (
@@ -27,52 +23,15 @@ _TINY = (
 )
 
 
-# Each method under one model at least and each model with one method; all
-# pairs, which take minutes, with F3AST_ALL_PAIRS=1.
-_PAIRS = [
-  (algorithm, avail)
-  for i, algorithm in enumerate(methods.ALGORITHMS)
-  for j, avail in enumerate(availability.PAPER)
-  if j == i % len(availability.PAPER)
-  or i == j % len(methods.ALGORITHMS)
-  or os.environ.get('F3AST_ALL_PAIRS')
-]
-
-
-@pytest.mark.parametrize('algorithm, avail', _PAIRS)
-def test_methods_under_availability_models(algorithm, avail, tmp_path):
-  done = programs.run(
-    tmp_path, *_TINY, f'--algorithm={algorithm}', f'--avail={avail}'
-  )
-  assert (done.returncode, done.stderr) == (0, '')
-  clients = pd.read_csv(tmp_path / 'run' / 'clients.csv')
-  rounds = pd.read_csv(
-    tmp_path / 'run' / 'rounds.csv', keep_default_na=False
-  )
-  model = availability.parse(avail, clients['p'].to_numpy(), 0)
-  for t, row in enumerate(rounds.itertuples(), 1):
-    chosen = [int(k) for k in row.clients.split()]
-    assert model(t)[chosen].all()
-    assert row.available == model(t).sum() and row.k == 4
-    most = min(4, row.available)
-    if algorithm.endswith('with_replacement'):
-      assert min(1, most) <= len(chosen) == row.selected <= most
-    else:
-      assert len(chosen) == row.selected == most
-    if not algorithm.startswith('f3ast') and chosen:
-      assert row.sum_of_weights == pytest.approx(1.0)
-  np.testing.assert_array_equal(
-    clients['times_available'], sum(model(t).astype(int) for t in (1, 2, 3))
-  )
-  metrics = pd.read_csv(tmp_path / 'run' / 'metrics.csv')
-  assert np.isfinite(metrics['loss']).all()
-
-
 @pytest.mark.parametrize(
   'flags',
   [
-    ('--selection=fixed_policy', '--avail=smartphones'),
-    ('--selection=uniform', '--server_optimizer=yogi', '--proximal=0.5'),
+    (
+      '--selection=fixed_policy',
+      '--avail=smartphones',
+      '--server_optimizer=yogi',
+      '--proximal=0.5',
+    ),
     ('--algorithm=power_of_choice', '--protocol=released'),
     ('--algorithm=fedadam', '--protocol=released', '--avail=smartphones'),
   ],

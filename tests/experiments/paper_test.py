@@ -39,24 +39,25 @@ def _one_error(done, exit_code):
 
 def test_report_and_check(tmp_path):
   _some_results(tmp_path / 'results' / 'cells')
-  done = _paper(tmp_path, '--report_only')
+  # The test of our own results draws the pictures, and compares them.
+  done = _paper(tmp_path, '--report_only', stub=True)
   assert done.returncode == 0, done.stderr
   report = tmp_path / 'docs' / 'paper'
-  assert (report / 'report.html').stat().st_size > 100_000
+  assert (report / 'report.html').stat().st_size > 10_000
   # A number of a table, and a number behind a figure.
   for name in ('accuracy-paper.tex', 'figure-curves-loss-paper.csv'):
     text = (report / name).read_text()
     changed = text[::-1].replace('1', '2', 1)[::-1]
     assert changed != text
     (report / name).write_text(changed)
-  message = _one_error(_paper(tmp_path, '--check'), 1)
+  message = _one_error(_paper(tmp_path, '--check', stub=True), 1)
   assert str(report / 'accuracy-paper.tex') in message
   assert str(report / 'figure-curves-loss-paper.csv') in message
   # And these two only: all else is the same again.
   assert message.count('is not what the results give') == 2
   (tmp_path / 'file').touch()
   message = _one_error(
-    _paper(tmp_path, '--report_only', '--report_dir=file'), 2
+    _paper(tmp_path, '--report_only', '--report_dir=file', stub=True), 2
   )
   assert 'cannot write the report to' in message and 'exists' in message
 

@@ -78,7 +78,9 @@ def _ended(tmp_path_factory):
   program, place = 'experiments.synthetic', f'--output_dir={folder / "run"}'
   lines = {flags: [program, *flags.split(' '), place] for flags, _ in _FLAGS}
   lines |= {line: line.split(' ') for line, _ in _OTHERS}
-  return folder, dict(zip(lines, command_lines.run(list(lines.values()))))
+  return folder, {
+    line: command_lines.run(*words) for line, words in lines.items()
+  }
 
 
 @pytest.mark.parametrize('line, words', [*_FLAGS, *_OTHERS])
@@ -93,10 +95,10 @@ def test_a_refusal_is_one_sentence_and_exit_code_2(line, words, ended):
 
 def test_a_program_that_is_not_refused_goes_on(tmp_path):
   # Else the test above could pass for another reason.
-  (ended,) = command_lines.run(
-    [['experiments.synthetic', f'--output_dir={tmp_path}/run']]
+  ended = command_lines.run(
+    'experiments.synthetic', f'--output_dir={tmp_path}/run'
   )
-  assert ended.code == 2 and 'cannot be imported' in ended.errors
+  assert ended.returncode == 2 and 'cannot be imported' in ended.stderr
   assert (tmp_path / 'run' / 'config.json').exists()
 
 

@@ -7,23 +7,19 @@ import pytest
 
 from tests import programs
 
+_COMMAND = (
+  'tests.stub_training', 'experiments.reproduce', '--rounds=2', '--seeds=1'
+)
 
-def _reproduce(folder, fail=None):
-  """Runs it; without training, of which one method may fail, unless None."""
-  stub = [] if fail is None else ['tests.stub_training']
-  return programs.run(
-    folder,
-    *stub,
-    'experiments.reproduce',
-    '--rounds=2',
-    '--seeds=1',
-    FAIL=fail or '',
-  )
+
+def _reproduce(folder, **environment):
+  """Runs it; see `stub_training` for the environment."""
+  return programs.run(folder, *_COMMAND, **environment)
 
 
 @pytest.mark.slow
 def test_five_runs_give_a_table_a_picture_and_a_report(tmp_path):
-  done = _reproduce(tmp_path)
+  done = _reproduce(tmp_path, TRAIN='yes')
   assert done.returncode == 0, done.stderr
   assert '| F3AST+Adam' in done.stdout
   assert '| PoC' in done.stdout
@@ -36,7 +32,7 @@ def test_five_runs_give_a_table_a_picture_and_a_report(tmp_path):
 
 def test_interrupted_continues_and_finished_starts_from_scratch(tmp_path):
   output = tmp_path / 'runs' / 'reproduce-2rounds-1seeds'
-  done = _reproduce(tmp_path, fail='fedavg')
+  done = _reproduce(tmp_path, FAIL='fedavg')
   assert done.returncode == 1
   assert (
     'error: paper/synthetic/home_devices-fedavg-seed=0: exit code 3' in
@@ -44,11 +40,11 @@ def test_interrupted_continues_and_finished_starts_from_scratch(tmp_path):
   )
   assert done.stderr.count('started') == 5  # One did not stop the others.
   assert not (output / 'table.md').exists()
-  done = _reproduce(tmp_path, fail='')
+  done = _reproduce(tmp_path)
   assert done.returncode == 0, done.stderr
   assert done.stderr.count('started') == 1  # The others were done.
   assert (output / 'table.md').exists()
-  done = _reproduce(tmp_path, fail='')
+  done = _reproduce(tmp_path)
   assert done.stderr.count('started') == 5
   previous = output.with_name(output.name + '-previous')
   assert (previous / 'table.md').read_text() == (
@@ -57,7 +53,7 @@ def test_interrupted_continues_and_finished_starts_from_scratch(tmp_path):
   # Runs that somebody has removed are missed in one sentence.
   (output / 'table.md').unlink()
   shutil.rmtree(output / 'runs')
-  done = _reproduce(tmp_path, fail='')
+  done = _reproduce(tmp_path)
   assert done.returncode == 2
   assert done.stderr.startswith('error: ') and done.stderr.count('\n') == 1
   assert 'config.json' in done.stderr

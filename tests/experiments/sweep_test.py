@@ -34,17 +34,17 @@ class _Done(NamedTuple):
 
 @pytest.fixture
 def call(tmp_path, monkeypatch, capsys):
-  """Runs the program in this process; runs only pretend to train."""
+  """Runs the program in this process; by default runs pretend to train."""
   importlib.import_module('experiments.synthetic')  # Its flags are to stay.
 
-  def call_(*arguments, folder=tmp_path, fail=()):
+  def call_(*arguments, folder=tmp_path, fail=(), start=None):
     monkeypatch.setenv('BUILD_WORKING_DIRECTORY', str(folder))
-    stub = stub_training.Stub(tmp_path, fail=fail)
+    start = start or stub_training.Stub(tmp_path, fail=fail)
     code = 0
     with (
       flagsaver.flagsaver(),
       mock.patch.object(interrupts, 'install'),  # They would end the tests.
-      mock.patch.object(runner, 'start', stub),
+      mock.patch.object(runner, 'start', start),
       mock.patch.object(runner, 'revision', lambda: stub_training.REVISION),
     ):
       try:
@@ -303,8 +303,9 @@ def test_real_runs_have_the_settings_that_were_checked(tmp_path, call):
     '--rounds=1',
     '--output_dir=real',
   ]
-  printed = programs.succeed(tmp_path, 'experiments.sweep', *flags)
-  assert '| clients_per_round=uniform:1,3 | ' in printed
+  done = call(*flags, start=stub_training.train)
+  assert done.returncode == 0, done.stderr
+  assert '| clients_per_round=uniform:1,3 | ' in done.stdout
   # Otherwise it would be another run.
   assert 'nothing was run' in call(*flags).stdout
 

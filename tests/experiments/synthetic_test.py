@@ -21,6 +21,7 @@ from f3ast_tff.datasets import federated
 from f3ast_tff.datasets import synthetic as data
 from f3ast_tff.runs import config as config_lib
 from f3ast_tff.runs import run_directory
+from tests import command_lines
 from tests import programs
 
 _TINY = ('--num_clients=20', '--rounds=40', '--eval_every=6')
@@ -28,6 +29,7 @@ _EXACT_FILES = ('metrics.csv', 'rounds.csv', 'clients.csv', 'model.npz')
 
 
 def _start(*flags, **kwargs):
+  """Starts it as a shell does."""
   return subprocess.Popen(
     [sys.executable, '-m', 'experiments.synthetic', *flags],
     text=True,
@@ -36,9 +38,8 @@ def _start(*flags, **kwargs):
 
 
 def _run(*flags):
-  process = _start(*flags)
-  output, errors = process.communicate(timeout=300)
-  return process.returncode, output, errors
+  """Runs it in a fork of a process that has loaded TensorFlow."""
+  return programs.run('.', 'experiments.synthetic', *flags)
 
 
 def _one_error(*flags):
@@ -57,8 +58,9 @@ def _contents(folder):
 def reference(tmp_path_factory):
   """A run that was never interrupted, and what it printed."""
   folder = tmp_path_factory.mktemp('reference') / 'run'
-  code, output, errors = _run(*_TINY, f'--output_dir={folder}')
-  assert code == 0, errors
+  process = _start(*_TINY, f'--output_dir={folder}')
+  output, errors = process.communicate(timeout=300)
+  assert process.returncode == 0, errors
   return folder, output, errors
 
 
@@ -304,8 +306,9 @@ def test_empty_rounds_are_recorded(tmp_path):
   assert (pathlib.Path(folder) / 'summary.png').exists()
 
 
-def test_alpha_is_both_parameters():
-  program = (
+def test_alpha_is_both_parameters(tmp_path):
+  program = tmp_path / 'program.py'
+  program.write_text(
     'from absl import flags\n'
     'from experiments import cli, synthetic\n'
     'from f3ast_tff.datasets import federated\n'
@@ -313,9 +316,7 @@ def test_alpha_is_both_parameters():
     'task = synthetic._build_task(cli.config_from_flags())\n'
     'print(federated.fingerprint(task.dataset))\n'
   )
-  done = subprocess.run(
-    [sys.executable, '-c', program], capture_output=True, text=True, timeout=60
-  )
+  done = command_lines.run(str(program), tensorflow=True)
   assert done.returncode == 0, done.stderr
   prints = [
     federated.fingerprint(data.load(0.0, beta, num_clients=3))

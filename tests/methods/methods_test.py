@@ -45,13 +45,33 @@ def test_power_of_choice_alone_waits_for_the_model():
 
 
 def test_algorithms_are_policies_and_optimizers():
-  assert methods.ALGORITHMS['f3ast_adam'] == ('f3ast', 'adam')
-  assert methods.ALGORITHMS['fedavg'] == ('proportional', 'sgd')
+  assert methods.ALGORITHMS['f3ast_adam'][:2] == ('f3ast', 'adam')
+  assert methods.ALGORITHMS['fedavg'][:3] == ('proportional', 'sgd', 'none')
   assert {a.selection for a in methods.ALGORITHMS.values()} <= set(
     methods.POLICIES
   )
-  with pytest.raises(TypeError):
-    methods.ALGORITHMS['sgd'] = ('f3ast', 'sgd')
+  # What the reproduction runs is as in the paper.
+  for name in list(methods.ALGORITHMS)[:7]:
+    rest = methods.ALGORITHMS[name][2:]
+    assert rest == ('none', 'kp', 'constant', 0)
+
+
+@pytest.mark.parametrize(
+  'text, message',
+  [
+    ('scafold', 'Did you mean scaffold|scaffold'),
+    ('scaffold:1', "method must be scaffold, but it is 'scaffold:1'"),
+    ('feddyn:x', "method must be feddyn:NUMBER, but it is 'feddyn:x'"),
+    ('feddyn:0', 'alpha must be above 0, but it is 0'),
+    ('fedvarp:2', r'factor must be in \[0, 1\], but it is 2'),
+    ('fedau:0.5', 'cutoff must be at least 1, but it is 0.5'),
+    ('afl:-1', 'learning rate must be at least 0, but it is -1'),
+    ('ca_fed:false', "must be ca_fed or ca_fed:true, but it is 'ca_fed:false'"),
+  ],
+)
+def test_methods_that_do_not_exist_are_named(text, message):
+  with pytest.raises(ValueError, match=message):
+    methods.build_selector(_P, 'always', 1, method=text)
 
 
 def test_what_is_built_is_what_was_asked_for():

@@ -46,7 +46,7 @@ class _Rounds:
     if round_num == self.crash_in:
       raise rounds_lib.RoundError('A crash.')
     rates = self.state.rates
-    available, cohort, lost = self._selector.select(round_num, rates)
+    available, cohort, lost, *_ = self._selector.select(round_num, rates)
     (weights,) = self.state.global_model_weights.trainable
     self.state = self._state_of(
       np.float32(0.7) * weights + np.float32(round_num),
@@ -66,14 +66,15 @@ class _Rounds:
     return rounds_lib.Round(available, cohort, metrics, lost=lost)
 
 
-def _build(config, task):
+def _build(config, task, vectors_folder):
   """In the place of `task.build`: a training without a process."""
   dataset = task.dataset
   selector = selector_lib.build(
     config, dataset.num_examples, dataset.num_predictions
   )
   data = types.SimpleNamespace(num_examples=dataset.num_examples)
-  return types.SimpleNamespace(selector=selector, cohort_data=data)
+  assert vectors_folder is None
+  return types.SimpleNamespace(selector=selector, cohort_data=data, files=None)
 
 
 def _build_evaluator(model, dataset, num_threads):

@@ -252,7 +252,7 @@ def test_quotas_that_do_not_fit_the_clients_are_refused(build):
 def test_a_round_is_a_pure_function_of_the_settings(algorithm, protocol, build):
   settings = {'algorithm': algorithm, 'protocol': protocol, 'avail': 'always'}
   selectors = build(**settings), build(**settings)
-  (available, cohort, _), (_, again, _) = (
+  (available, cohort, *_), (_, again, *_) = (
     s.select(7, s.initial_rates, lambda clients: clients / 5) for s in selectors
   )
   assert available.all()
@@ -267,7 +267,7 @@ def test_the_factors_of_a_file_multiply_all_weights(algorithm, tmp_path, build):
   same = {'algorithm': algorithm, 'rounds': 3}
   selectors = build(**same), build(**same, server_rate_file=str(path))
   for t, factor in ((3, 0.25), (1, 2), (2, 0)):
-    (mask, before, _), (same_mask, after, _) = (
+    (mask, before, *_), (same_mask, after, *_) = (
       s.select(t, s.initial_rates, lambda some: some / 5) for s in selectors
     )
     np.testing.assert_array_equal(mask, same_mask)

@@ -95,7 +95,9 @@ def test_a_run_writes_down_who_has_which_phone(whole, task, make_config, path):
   # Seven of the eight clients were there, and no other ever will be.
   p = task.dataset.num_examples / task.dataset.num_examples.sum()
   reachable = 1 - p[np.argmax(numbers)]
-  said = (folder / 'said').read_text()
+  lines = (folder / 'said').read_text().splitlines()
+  assert max(map(len, lines)) <= 80
+  said = ' '.join(lines)
   assert 'The trace has 8 phones for 8 clients.' in said
   share = f'have {reachable:.4f} of the objective (the reachable share of p)'
   assert share in said

@@ -243,7 +243,7 @@ def test_a_local_cluster_is_seen_by_this_machine_only_and_leaves_nothing(
   # Sockets need a short path.
   with tempfile.TemporaryDirectory(prefix='t-', dir='/tmp') as temporary:
     process = _start(
-      folder, '--cluster=local:2', env=_environment(TMPDIR=temporary)
+      folder, '--cluster=local:1', env=_environment(TMPDIR=temporary)
     )
     try:
       _wait_until(lambda: trials.num_rounds(folder) >= 3, process)

@@ -98,12 +98,11 @@ def test_a_matched_cell_follows_the_same_seed_of_f3ast():
 
 def test_names_are_the_packages():
   assert set(design.CONCERNED) == set(released.NAMES)
-  assert set(design.METHODS) == {
-    name for name in methods_lib.ALGORITHMS if 'with_replacement' not in name
-  }
+  assert set(design.METHODS) <= set(methods_lib.ALGORITHMS)
   assert design.variant('protocol', 'paper') == ''
   defaults = config_lib.Config()
-  for name in ('clients_per_round', 'rate_init', 'protocol'):
+  assert design.variant('rate_init', 'kp') == ''
+  for name in ('clients_per_round', 'protocol'):
     assert design.variant(name, getattr(defaults, name)) == ''
 
 
@@ -111,8 +110,8 @@ def test_a_concerned_method_is_one_that_changes():
   """A policy that a departure replaces is of a method that it concerns."""
   for name, methods in design.CONCERNED.items():
     protocol = released.parse(name)
-    for method, algorithm in methods_lib.ALGORITHMS.items():
-      name_of = algorithm.selection
+    for method in design.METHODS:
+      name_of = methods_lib.ALGORITHMS[method].selection
       if released.policy_with_departures(name_of, protocol) != name_of:
         assert method in methods, (name, method)
 

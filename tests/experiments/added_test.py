@@ -1,0 +1,167 @@
+"""Tests of --add: methods of the user's own."""
+
+import ast
+import hashlib
+import json
+import pathlib
+import re
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from experiments import added
+from f3ast_tff import methods
+from f3ast_tff.runs import config as config_lib
+from tests import programs
+
+_ROOT = pathlib.Path(__file__).parents[2]
+_EXAMPLE = _ROOT / 'examples' / 'my_method.py'
+_POLICY = """
+from f3ast_tff import methods
+methods.register('{name}', methods.POLICIES['uniform'])
+"""
+
+
+@pytest.fixture
+def registry():
+  """What tests register is gone after them."""
+  registries = methods.POLICIES, methods.ALGORITHMS
+  before = [dict(each) for each in registries]
+  yield
+  for each, old in zip(registries, before):
+    each.clear()
+    each.update(old)
+  added._execute.cache_clear()
+
+
+def test_a_file_registers_methods_once(tmp_path, registry):
+  path = tmp_path / 'own.py'
+  path.write_text(_POLICY.format(name='own'))
+  found = added.load(path)
+  assert found.file == 'own.py' and found.names == ('own',)
+  assert found.sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
+  assert added.load(path) == found  # And no error that its name is taken.
+  assert methods.ALGORITHMS['own'][:3] == ('own', 'sgd', 'none')
+  config = config_lib.Config(algorithm='own')
+  assert config.resolve(
+    {'sgd': config_lib.LearningRates(0.1, 1.0)}
+  ).selection == 'own'
+
+
+def test_a_preset_of_what_there_is(tmp_path, registry):
+  methods.register('uniform_adam', 'uniform', 'adam')
+  assert methods.ALGORITHMS['uniform_adam'][:3] == ('uniform', 'adam', 'none')
+  with pytest.raises(ValueError, match='policy'):
+    methods.register('other', 'unifrom')
+  with pytest.raises(ValueError, match='letters, digits and _'):
+    methods.register('a,b', 'uniform')
+
+
+@pytest.mark.parametrize(
+  'text, message',
+  [
+    ('x = 1\n', 'registers no method; call methods.register'),
+    ('def f(:\n', 'in line 1 (SyntaxError: '),
+    ('\nimport no_such_module\n', 'in line 2 (ModuleNotFoundError: No module'),
+    (_POLICY.format(name='f3ast'), 'There is a method f3ast already'),
+    (_POLICY.format(name='uniform'), 'There is a method uniform already'),
+    (
+      "from f3ast_tff import methods\nmethods.register('a', 'uniform', 'lion')",
+      "must be one of sgd, momentum, adam, yogi, adagrad, but it is 'lion'",
+    ),
+    ('raise SystemExit(3)\n', 'in line 1 (SystemExit: 3)'),
+    ('x = "\\ud800"\nx.encode()', '(UnicodeEncodeError'),
+  ],
+)
+def test_wrong_files_are_one_sentence(tmp_path, registry, text, message):
+  path = tmp_path / 'own.py'
+  path.write_text(text)
+  with pytest.raises(ValueError) as error:
+    added.load(path)
+  assert message in str(error.value) and '\n' not in str(error.value)
+
+
+def test_errors_of_the_program(tmp_path):
+  run = tmp_path, 'experiments.synthetic'
+  assert 'cannot be read (No such file' in programs.one_error(
+    *run, '--add=absent.py'
+  )
+  assert 'cannot be read (Is a directory' in programs.one_error(*run, '--add=.')
+  (tmp_path / 'own.py').write_text('x = 1\n')
+  assert 'registers no method' in programs.one_error(*run, '--add=own.py')
+  assert not (tmp_path / 'runs').exists()
+
+
+def test_the_example_is_short_and_sensible(registry):
+  lines = _EXAMPLE.read_text().splitlines()
+  assert len(lines) <= 60 and max(map(len, lines)) <= 80
+  (name,) = added.load(_EXAMPLE).names
+  p = np.array([0.4, 0.3, 0.2, 0.1])
+  selector = methods.build_selector(p, 'uneven', 2, policy=name, seed=1)
+  for step in selector.simulate(50):
+    clients, weights = step.cohort
+    assert step.available[clients].all()
+    assert weights.sum() == pytest.approx(float(clients.size > 0))
+
+
+def test_the_page_has_the_example_without_comments():
+  page = (_ROOT / 'docs' / 'benchmark.md').read_text()
+  (text,) = re.findall(r'```python\n(.*?)```', page, re.DOTALL)
+
+  def code(source):
+    """Returns the code without docstrings and types."""
+    tree = ast.parse(source)
+    for node in ast.walk(tree):
+      if isinstance(node, (ast.Module, ast.FunctionDef)):
+        if ast.get_docstring(node):
+          del node.body[0]
+      if isinstance(node, ast.FunctionDef):
+        node.returns = None
+      if isinstance(node, ast.arg):
+        node.annotation = None
+    return ast.unparse(tree)
+
+  assert code(text) == code(_EXAMPLE.read_text())
+
+
+@pytest.mark.slow
+def test_a_run_of_the_example_resumes_with_the_same_file_only(tmp_path):
+  own = tmp_path / 'own.py'
+  own.write_text(_EXAMPLE.read_text())
+  flags = [
+    '--add=own.py',
+    '--algorithm=half_corrected',
+    '--num_clients=9',
+    '--clients_per_round=3',
+    '--output_dir=run',
+  ]
+  printed = programs.succeed(
+    tmp_path, 'experiments.synthetic', *flags, '--rounds=2'
+  )
+  assert printed.count('half_corrected on Synthetic(1,1)') == 2
+  config = json.loads((tmp_path / 'run' / 'config.json').read_text())
+  digest = hashlib.sha256(own.read_bytes()).hexdigest()
+  assert config['settings']['add_sha256'] == digest
+  programs.succeed(
+    tmp_path, 'experiments.synthetic', *flags, '--rounds=3', '--resume'
+  )
+  rounds = pd.read_csv(tmp_path / 'run' / 'rounds.csv')
+  assert rounds['round'].tolist() == [1, 2, 3]
+  # Programs without the file can still read the run. They do not execute it,
+  # though the run's settings name it.
+  before = own.read_bytes()
+  own.write_text("raise SystemExit('It was executed.')")
+  assert 'half_corrected' in programs.succeed(
+    tmp_path, 'experiments.compare', 'run', '--output=curves'
+  )
+  own.write_bytes(before + b'\n')
+  error = programs.one_error(
+    tmp_path, 'experiments.synthetic', *flags, '--rounds=3', '--resume'
+  )
+  assert 'holds another run (add_sha256 is' in error
+
+
+if __name__ == '__main__':
+  sys.exit(pytest.main([__file__, *sys.argv[1:]]))
