@@ -14,6 +14,7 @@ import shutil
 import sys
 import tempfile
 import textwrap
+import typing
 from typing import Any, NamedTuple, NoReturn, Optional, Union
 
 from absl import app
@@ -76,10 +77,10 @@ _COLUMNS = 80
 ReleaseManagers = Callable[[pathlib.Path], Sequence[Any]]
 
 _DEFINE = {
-  'bool': flags.DEFINE_bool,
-  'int': flags.DEFINE_integer,
-  'float': flags.DEFINE_float,
-  'str': flags.DEFINE_string,
+  bool: flags.DEFINE_bool,
+  int: flags.DEFINE_integer,
+  float: flags.DEFINE_float,
+  str: flags.DEFINE_string,
 }
 
 
@@ -133,7 +134,8 @@ def define_setting(name: str, defaults: config_lib.Config) -> None:
   if choices:
     flags.DEFINE_enum(name, value, choices, text)
   else:
-    kind = 'float' if value is None else type(value).__name__
+    # Of `Optional[float]` the first argument, also where the value is None.
+    kind = (*typing.get_args(field.type), field.type)[0]
     _DEFINE[kind](name, value, text)
 
 

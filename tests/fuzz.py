@@ -78,6 +78,8 @@ def _sound_values(name: str) -> st.SearchStrategy[str]:
   field = config_lib.Config.__dataclass_fields__.get(name)
   if field is not None and field.metadata['choices']:
     return st.sampled_from(list(field.metadata['choices']))
+  if name == 'rate_step':
+    return st.sampled_from(['constant', 'annealed:10', 'corrected'])
   if name in ('beta', 'alpha', 'proximal', 'server_epsilon') or 'rate' in name:
     return st.floats(1e-9, 1).map(str)
   if name == 'cluster':
@@ -91,6 +93,8 @@ def _sound_values(name: str) -> st.SearchStrategy[str]:
     return st.sampled_from(['blocks:3', 'labels', 'file:absent.csv'])
   if name == 'group_quota':
     return st.sampled_from(['0..3', '1..', '0:1..2,..4', '..1/1:1..'])
+  if name == 'method':
+    return st.sampled_from(['none', 'mifa', 'fedau:5', 'ca_fed:true'])
   if name == 'target':
     return st.sampled_from(['data', 'uniform', 'power:0.5', 'groups'])
   return st.integers(1, 40).map(str)

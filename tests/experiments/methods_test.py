@@ -33,6 +33,7 @@ _TINY = (
       '--proximal=0.5',
     ),
     ('--algorithm=power_of_choice', '--protocol=released'),
+    ('--method=scaffold', '--rate_step=annealed:10', '--sum_cap=1'),
     ('--algorithm=fedadam', '--protocol=released', '--avail=smartphones'),
   ],
 )
