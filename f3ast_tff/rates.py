@@ -130,7 +130,7 @@ def initial(
   Returns:
     One rate in [0, 1] per client.
   """
-  if how == 'kp':
+  if how == 'kp' or (how, correlation) == ('tie', UNCORRELATED):
     return np.minimum(1.0, clients_per_round * p)
   if how == 'p':
     return p.copy()

@@ -4,7 +4,8 @@ Seeds and conditions are those of `design`. A cell that two tables need is there
 once.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+import dataclasses
 import itertools
 from typing import Any, Optional
 
@@ -43,16 +44,22 @@ def main_grid(
   seeds: Sequence[int] = design.SEEDS,
   avails: Iterable[str] = design.AVAILS,
 ) -> list[cells_lib.Cell]:
-  """Returns the paper's five methods under its five availability models."""
+  """Returns the methods under the paper's five availability models."""
   return _synthetic(rounds, design.METHODS, avails, seeds)
 
 
 def _protocols(rounds: int) -> list[cells_lib.Cell]:
   """Returns the released code's protocol, whole and one departure at a time."""
-  whole, avail = ('protocol', ['released']), design.PROTOCOL_AVAIL
+  avail = design.PROTOCOL_AVAIL
   return [
-    *_synthetic(rounds, design.METHODS, design.AVAILS, [0], *whole),
-    *_synthetic(rounds, design.METHODS, [avail], design.FEW_SEEDS, *whole),
+    *_synthetic(
+      rounds,
+      design.OF_RELEASED_CODE,
+      design.AVAILS,
+      design.SEEDS,
+      'protocol',
+      ['released'],
+    ),
     *(
       cell
       for name, methods in design.CONCERNED.items()
@@ -82,6 +89,41 @@ def _matched(rounds: int) -> list[cells_lib.Cell]:
   ]
 
 
+def _following(rounds: int) -> list[cells_lib.Cell]:
+  """Returns FedAvg with F3AST's sum of weights as its rate in each round."""
+  return [
+    cells_lib.Cell(
+      design.synthetic(method, avail, design.FOLLOWING, seed),
+      rounds,
+      match=design.synthetic('f3ast', avail, '', seed),
+      is_by_round=True,
+    )
+    for seed, avail, method in itertools.product(
+      design.SEEDS, design.CONTROL_AVAILS, design.FOLLOWING_METHODS
+    )
+  ]
+
+
+def _from_kp(
+  cells_: Iterable[cells_lib.Cell],
+) -> Iterator[cells_lib.Cell]:
+  """Yields F3AST under Smartphones from r(0) = K p, as it was at first."""
+  for cell in cells_:
+    key = cell.key
+    is_plain = not key.variant or key.variant.startswith('alpha')
+    is_concerned = key.method in ('f3ast', 'f3ast_adam') and (
+      is_plain or (key.variant, key.seed in design.FEW_SEEDS)
+      == (design.SETTLED, True)
+    )
+    if key.avail == 'smartphones' and is_concerned:
+      variant = '-'.join(filter(None, [key.variant, design.KP]))
+      yield dataclasses.replace(
+        cell,
+        key=dataclasses.replace(key, variant=variant),
+        flags=(*cell.flags, ('rate_init', 'kp')),
+      )
+
+
 def synthetic(
   rounds: int = design.ROUNDS['paper']['synthetic'],
 ) -> list[cells_lib.Cell]:
@@ -101,15 +143,26 @@ def synthetic(
       rounds,
       design.K_METHODS,
       [design.K_AVAIL],
-      design.FEW_SEEDS,
+      design.SEEDS,
       'clients_per_round',
       map(str, design.KS),
     ),
     *_protocols(rounds),
     *_synthetic(rounds, *control, 'rate_init', design.RATE_INITS),
     *_matched(rounds),
+    *_following(rounds),
     *_synthetic(rounds, *control, 'beta', [design.FASTER_BETA]),
+    *_synthetic(
+      rounds,
+      design.LOCAL_STEPS_METHODS,
+      design.AVAILS,
+      design.SEEDS,
+      'local_steps',
+      [design.LOCAL_STEPS],
+    ),
+    *_synthetic(rounds, [design.SAFE], design.AVAILS, design.SEEDS),
   ]
+  cells_ = [*cells_, *_from_kp(cells_)]
   return list(dict.fromkeys(cells_))  # In order, and each cell once.
 
 
@@ -129,7 +182,7 @@ def real_data(
 
   Seed 0 for all; for compact models seeds 1 and 2 under Home-devices too.
   """
-  return [
+  cells_ = [
     cells_lib.Cell(
       design.Key(preset, dataset, avail, method, '', seed),
       rounds or design.ROUNDS[preset][dataset],
@@ -143,6 +196,10 @@ def real_data(
     )
     if seed == 0 or avail == 'home_devices'
   ]
+  on_shakespeare = [c for c in cells_ if c.key.dataset == 'shakespeare']
+  # Clients of CIFAR-100 hold equally much: K p is the tie point of both H.
+  before = _from_kp(on_shakespeare) if preset == 'compact' else ()
+  return [*cells_, *before]
 
 
 def other_rounds(
@@ -176,14 +233,17 @@ def settled(rounds: int = design.SETTLED_ROUNDS) -> list[cells_lib.Cell]:
       ('eval_every', 20), ('server_learning_rate', design.SMALL_RATE)
     ),
   }
-  return [
+  cells_ = [
     cells_lib.Cell(
       design.synthetic(method, avail, variant, seed), rounds, flags[variant]
     )
     for (avail, variant, _), seed, method in itertools.product(
-      design.LONG_RUNS, design.FEW_SEEDS, design.OTHER_ROUNDS_METHODS
+      design.LONG_RUNS, design.SEEDS, design.SETTLED_METHODS
     )
+    if variant == design.SETTLED
+    or (seed in design.FEW_SEEDS and method in design.OTHER_ROUNDS_METHODS)
   ]
+  return [*cells_, *_from_kp(cells_)]
 
 
 def cells(preset: str, rounds: Optional[int] = None) -> list[cells_lib.Cell]:

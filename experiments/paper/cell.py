@@ -21,14 +21,17 @@ class Cell:
     key: Its place.
     rounds: The number of rounds.
     flags: Settings beyond method, availability, rounds and seed.
-    match: Another cell, whose mean sum of weights is to be the server learning
-      rate of this one; it can start when the other has finished.
+    match: Another cell, whose sum of weights is to be the server learning rate
+      of this one; it can start when the other has finished.
+    is_by_round: Whether that is the sum of each round, which the folder of the
+      other's run has; otherwise it is their mean.
   """
 
   key: design.Key
   rounds: int
   flags: tuple[tuple[str, Any], ...] = ()
   match: Optional[design.Key] = None
+  is_by_round: bool = False
 
   @property
   def name(self) -> str:
@@ -57,7 +60,7 @@ class Cell:
 
   @property
   def after(self) -> Optional[str]:
-    """The name of the cell whose result it waits for."""
+    """The name of the cell that it waits for."""
     return None if self.match is None else self.match.name
 
   @property
@@ -82,7 +85,13 @@ class Cell:
   def command(self) -> str:
     """The command to print."""
     # Nobody is to run it without.
-    rest = ' --server_learning_rate=MEAN_SUM_OF_WEIGHTS' if self.match else ''
+    rest = ''
+    if self.match is not None:
+      rest = (
+        ' --server_rate_file=ROUNDS_CSV'
+        if self.is_by_round
+        else ' --server_learning_rate=MEAN_SUM_OF_WEIGHTS'
+      )
     return grid_cell.command(self) + rest
 
 
@@ -114,6 +123,8 @@ class Places(NamedTuple):
     """Returns the cell with nothing left open; None if it has to wait."""
     if cell.match is None:
       return cell
+    if cell.is_by_round:
+      return self._following(cell, cell.match)
     path = results.path_of(self.results, cell.match)
     if not path.exists():
       return None
@@ -121,6 +132,17 @@ class Places(NamedTuple):
     rate = round(results.read(path)['mean_sum_of_weights'], 4)
     flags = (*cell.flags, ('server_learning_rate', rate))
     return dataclasses.replace(cell, flags=flags, match=None)
+
+  def _following(self, cell: Cell, other: design.Key) -> Optional[Cell]:
+    """As `resolve`, for a cell with the rounds of another."""
+    resolved = dataclasses.replace(cell, match=None)
+    if results.path_of(self.results, cell.key).exists():
+      return resolved  # The file of the rounds may be gone by now.
+    folder = self.runs / other.name
+    if not grid_cell.is_whole(folder, cell.rounds):
+      return None
+    flag = 'server_rate_file', str(folder / 'rounds.csv')
+    return dataclasses.replace(resolved, flags=(*cell.flags, flag))
 
   def has_result(self, cell: Cell) -> bool:
     """Returns whether a cell has a result; a `ResultError` if another has."""

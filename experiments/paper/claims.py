@@ -130,7 +130,7 @@ class Claim(NamedTuple):
 def text(ours: str, other: str, is_above: bool = True) -> str:
   """Returns the claim that a method is better than another."""
   word = 'above' if is_above else 'below'
-  return f'{design.METHODS[ours]} {word} {design.METHODS[other]}'
+  return f'{design.TITLES[ours]} {word} {design.TITLES[other]}'
 
 
 def _is_drawn(
@@ -201,7 +201,7 @@ def _steadiness(values: pd.DataFrame) -> Iterator[Claim]:
       'curves',
       *place,
       'Home-devices',
-      f'F3AST is steadier from test to test than {design.METHODS[other]}',
+      f'F3AST is steadier from test to test than {design.TITLES[other]}',
       metric,
       # Where there are too few tests, nothing is told.
       frames.difference(values, ours, theirs, metric).dropna(),
@@ -272,7 +272,7 @@ def _k_sweep(values: pd.DataFrame) -> Iterator[Claim]:
       'paper',
       'synthetic',
       f'Home-devices, K = {large} against {small}',
-      f'the gap between F3AST and {design.METHODS[other]} widens with K',
+      f'the gap between F3AST and {design.TITLES[other]} widens with K',
       'accuracy',
       pairs.differences(gaps[large], gaps[small]),
     )

@@ -168,7 +168,7 @@ def differences(tests: pd.DataFrame) -> list[str]:
       elif len(gain) == 1:
         found = f'{gain.mean():+.3f} (one seed)'
       lines.append(
-        f'{design.METHODS[ours]} - {design.METHODS[baseline]}{comma}{rest}, '
+        f'{design.TITLES[ours]} - {design.TITLES[baseline]}{comma}{rest}, '
         f'test accuracy by seed: {found}'
       )
   return lines

@@ -37,7 +37,7 @@ def _departures(values: pd.DataFrame) -> Iterator[tables.Row]:
         )
       keys[method] = key
     for ours, other in design.PAIRS:
-      title = f'{design.METHODS[ours]} - {design.METHODS[other]}'
+      title = f'{design.TITLES[ours]} - {design.TITLES[other]}'
       row[title] = paper_tables.difference(
         few, keys[ours], keys[other], 'accuracy'
       )
@@ -56,7 +56,7 @@ def _released(values: pd.DataFrame) -> Iterator[tables.Row]:
     baseline = paper_tables.BASELINES.get(method)
     yield {
       'metric': metrics_lib.METRICS[metric],
-      'method': design.METHODS[method],
+      'method': design.TITLES[method],
       **{
         f'{name}: {whose}': paper_tables.entry(
           first,
@@ -81,7 +81,7 @@ def _controls(values: pd.DataFrame) -> Iterator[tables.Row]:
       'f3ast', design.variant('beta', design.FASTER_BETA)
     ),
     **{
-      f'{design.METHODS[method]}{text}': (method, variant)
+      f'{design.TITLES[method]}{text}': (method, variant)
       for method in design.MATCHED_METHODS
       for variant, text in (('', ''), (design.MATCHED, ', matched server rate'))
     },
@@ -203,7 +203,7 @@ def _local_work(curves: pd.DataFrame) -> Iterator[tables.Row]:
     yield {
       'dataset, models': f'{design.DATASETS[dataset]}, {preset}',
       'availability': design.AVAILS[avail],
-      'methods': ' and '.join(design.METHODS[method] for method in pair),
+      'methods': ' and '.join(design.TITLES[method] for method in pair),
       'rounds': f'{found["rounds"].max():.0f}',
       'examples a round: first': f'{found["ours_examples"].mean():.0f}',
       'examples a round: second': f'{found["other_examples"].mean():.0f}',

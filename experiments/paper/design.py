@@ -17,11 +17,23 @@ METHODS: Mapping[str, str] = {
   'fedadam': 'FedAdam',
   'f3ast_adam': 'F3AST+Adam',
   'power_of_choice': 'PoC',
+  # The paper does not say how its baselines draw clients.
+  'fedavg_with_replacement': 'FedAvg, with replacement',
+  'fedadam_with_replacement': 'FedAdam, with replacement',
 }
+# Those that the released code has; its baselines draw with replacement.
+OF_RELEASED_CODE = tuple(METHODS)[:5]
+# F3AST as we would use it, next to what it is made of.
+SAFE = 'f3ast_safe'
+TITLES: Mapping[str, str] = {**METHODS, SAFE: 'F3AST, safe'}
 # Each of ours next to the baseline that its gain is over.
 PAIRS = (('f3ast', 'fedavg'), ('f3ast_adam', 'fedadam'))
-# All that the paper compares.
-COMPARISONS = (*PAIRS, ('f3ast', 'power_of_choice'))
+PAIRS_WITH_REPLACEMENT = (
+  ('f3ast', 'fedavg_with_replacement'),
+  ('f3ast_adam', 'fedadam_with_replacement'),
+)
+# All that the paper compares, and the other way to draw.
+COMPARISONS = (*PAIRS, ('f3ast', 'power_of_choice'), *PAIRS_WITH_REPLACEMENT)
 AVAILS: Mapping[str, str] = {
   'always': 'Always',
   'scarce': 'Scarce',
@@ -56,21 +68,30 @@ FEW_SEEDS = range(3)
 
 # tab:heterogeneity.
 ALPHAS = (0.0, 0.5, 1.0)
-ALPHA_METHODS = ('fedavg', 'f3ast')
+ALPHA_METHODS = ('fedavg', 'f3ast', 'fedavg_with_replacement')
 ALPHA_AVAIL = 'smartphones'
 
 # fig:num_clients.
 KS = (1, 2, 5, 10, 20, 30)
-K_METHODS = ('fedavg', 'f3ast', 'power_of_choice')
+K_METHODS = ('fedavg', 'f3ast', 'power_of_choice', 'fedavg_with_replacement')
 K_AVAIL = 'home_devices'
 
 # Controls: what tells the selection rule from a hidden learning rate.
 CONTROL_AVAILS = ('home_devices', 'uneven')
-RATE_INITS = {'kp': 'Kp', 'p': 'p', 'uniform': 'K/N'}
+RATE_INITS = {'tie': 'Kp', 'p': 'p', 'uniform': 'K/N'}
 MATCHED_METHODS = ('fedavg', 'power_of_choice')
 MATCHED = 'matched'
 MATCHED_TO_P = 'matched_to_p'  # FedAvg alone.
 FASTER_BETA = 0.01  # Rates settle in 300 rounds, not in 3,000.
+# The server's rate is F3AST's sum of weights, round by round.
+FOLLOWING = 'following'
+FOLLOWING_METHODS = ('fedavg', 'fedavg_with_replacement')
+# Algorithm 1 has E steps; an epoch gives clients with more data more of them.
+LOCAL_STEPS = 10
+LOCAL_STEPS_METHODS = ('fedavg', 'f3ast', 'fedavg_with_replacement')
+# Before r(0) was the tie point of the H in use it was K p. That differs where
+# H = sum p/r and clients hold unequally much.
+KP = 'rate_init=kp'
 
 # CIFAR-100 at paper size takes hours a run on a CPU: its first rounds alone.
 FIRST_ROUNDS = 60
@@ -86,6 +107,7 @@ SMALL_RATE = 0.1
 SETTLED_SMALL = f'{SETTLED}_server_rate_{SMALL_RATE:g}'
 # All three compare these; the first two under this availability model.
 OTHER_ROUNDS_METHODS = ('fedavg', 'f3ast')
+SETTLED_METHODS = (*OTHER_ROUNDS_METHODS, 'fedavg_with_replacement', SAFE)
 OTHER_ROUNDS_AVAIL = 'home_devices'
 # Of the third: availability model, variant and title.
 LONG_RUNS = (
@@ -93,20 +115,20 @@ LONG_RUNS = (
   ('uneven', SETTLED_SMALL, f'{AVAILS["uneven"]}, server rate {SMALL_RATE:g}'),
 )
 # Cells that have another number of rounds than others of their table.
-OTHER_ROUNDS = (FIRST, LONGER, SETTLED, SETTLED_SMALL)
+OTHER_ROUNDS = (FIRST, LONGER, SETTLED, SETTLED_SMALL, f'{SETTLED}-{KP}')
 
 _ALL_F3AST = ('f3ast', 'f3ast_adam')
 # The methods that each departure of the released code concerns.
 CONCERNED: Mapping[str, Sequence[str]] = {
   'rates_start_at_p': _ALL_F3AST,
   'divide_by_k': _ALL_F3AST,
-  'count_batches': tuple(METHODS),
+  'count_batches': OF_RELEASED_CODE,
   'draw_with_replacement': ('fedavg', 'fedadam'),
   'losses_of_training': ('power_of_choice',),
-  'linspace_sine': tuple(METHODS),
+  'linspace_sine': OF_RELEASED_CODE,
   'fill_with_unavailable': _ALL_F3AST,
   'uncorrelated_h': _ALL_F3AST,
-  'one_availability': tuple(METHODS),
+  'one_availability': OF_RELEASED_CODE,
 }
 PROTOCOL_AVAIL = 'smartphones'
 
@@ -115,8 +137,9 @@ _DEFAULTS = {
   'alpha': 1.0,
   'beta': 0.001,
   'clients_per_round': '10',
-  'rate_init': 'kp',
+  'rate_init': 'tie',
   'protocol': 'paper',
+  'local_steps': 0,
 }
 
 
@@ -128,7 +151,7 @@ class Key:
     preset: `paper` or `compact`; see `PRESETS`.
     dataset: Its task, e.g. `synthetic`.
     avail: The availability model.
-    method: One of the paper's five.
+    method: A name of `TITLES`.
     variant: In what it departs from the paper's main grid, e.g. `alpha=0.5`;
       empty for the main grid.
     seed: The seed.

@@ -14,7 +14,7 @@ from f3ast_tff.runs import summary
 
 # How each method looks: its name, colour and line.
 STYLES: Mapping[str, tuple[str, str, str]] = {
-  method: (design.METHODS[method], color, line)
+  method: (design.TITLES[method], color, line)
   for method, color, line in (
     ('fedavg', summary.ORANGE, '--'),
     ('f3ast', summary.BLUE, '-'),

@@ -48,7 +48,11 @@ def _files(
     if key.variant in design.OTHER_ROUNDS:
       varied[key].append('rounds')
     if cell.match is not None:
-      varied[key].append('server_learning_rate')
+      varied[key] += (
+        ['server_rate_file', 'server_rate_sha256']
+        if cell.is_by_round
+        else ['server_learning_rate']
+      )
   results.check_alike(found, varied)
   return paper_report.build(found, _other_pictures())
 

@@ -105,7 +105,7 @@ def _form_of_h(values: pd.DataFrame) -> str:
     change = frames.difference(values, other, ours, 'accuracy')
     if not change.empty:
       texts.append(
-        f'{design.METHODS[method]} {change.mean(skipna=False):+.3f} '
+        f'{design.TITLES[method]} {change.mean(skipna=False):+.3f} '
         f'({wording.count(len(change), "seed")})'
       )
   where = (
@@ -135,7 +135,7 @@ def _losses_by_position(values: pd.DataFrame) -> str:
     if not loss.empty:
       by_position = _CHARACTERS_A_POSITION * loss.mean(skipna=False)
       texts[design.AVAILS[avail]].append(
-        f'{design.METHODS[method]} {by_position:.2f}'
+        f'{design.TITLES[method]} {by_position:.2f}'
       )
   before = (
     f'Of the positions in the test text {_CHARACTERS_A_POSITION:.3f} are '

@@ -229,7 +229,7 @@ def _draw_gains(axes: Any, data: pd.DataFrame) -> None:
       axes,
       (100 * rows['gain'], y),
       (100 * rows['paper'], y),
-      f'{design.METHODS[ours]} over {design.METHODS[other]}',
+      f'{design.TITLES[ours]} over {design.TITLES[other]}',
       {'color': drawing.STYLES[ours][1], 'fmt': marker},
       marker,
       xerr=100 * rows['sd'].fillna(0),

@@ -87,7 +87,7 @@ def _by_avail(
   ):
     baseline = BASELINES.get(method) if has_gain else None
     row: dict[str, tables.Entry] = {
-      'dataset': design.DATASETS[dataset], 'method': design.METHODS[method]
+      'dataset': design.DATASETS[dataset], 'method': design.TITLES[method]
     }
     for avail, name in design.AVAILS.items():
       place = preset, dataset, avail
@@ -132,7 +132,7 @@ def _heterogeneity(values: pd.DataFrame, paper: pd.DataFrame) -> tables.Table:
   rows = []
   for method in design.ALPHA_METHODS:
     baseline = BASELINES.get(method)
-    row: dict[str, tables.Entry] = {'method': design.METHODS[method]}
+    row: dict[str, tables.Entry] = {'method': design.TITLES[method]}
     for alpha in design.ALPHAS:
       place = design.ALPHA_AVAIL, design.variant('alpha', alpha)
       row[f'alpha = {alpha:g}: ours'] = entry(
@@ -167,11 +167,11 @@ def _k_sweep(values: pd.DataFrame) -> tables.Table:
     return {
       'K': str(k),
       **{
-        design.METHODS[method]: entry(few, key, 'accuracy')
+        design.TITLES[method]: entry(few, key, 'accuracy')
         for method, key in keys.items()
       },
       **{
-        f'F3AST - {design.METHODS[method]}': difference(
+        f'F3AST - {design.TITLES[method]}': difference(
           few, ours, key, 'accuracy'
         )
         for method, key in keys.items()

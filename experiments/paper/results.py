@@ -198,10 +198,14 @@ def read_all(root: pathlib.Path) -> list[dict[str, Any]]:
 
 
 # What may differ between the cells of a dataset; a variant's own settings too.
-_MAY_DIFFER = {'algorithm', 'avail', 'seed'}
+# The tie point of r(0) is K p for all but F3AST under Smartphones, and there
+# the variant has it.
+_MAY_DIFFER = {'algorithm', 'avail', 'seed', 'rate_init'}
 # What belongs to a method, and is the same in all of its cells.
 _OF_METHOD = {
   'selection',
+  'rate_step',
+  'sum_cap',
   'server_optimizer',
   'client_learning_rate',
   'server_learning_rate',

@@ -97,7 +97,7 @@ def _on_synthetic(claims: Sequence[claims_lib.Claim]) -> tables.Table:
     }
     for pair, metric, ending in columns:
       claim = of[avail, claims_lib.text(*pair), metric]
-      ours, other = (design.METHODS[method] for method in pair)
+      ours, other = (design.TITLES[method] for method in pair)
       row[f'{ours} - {other}{ending}'] = tables.measured(
         claim.differences, signed=True
       )

@@ -129,7 +129,7 @@ class Algorithm(NamedTuple):
   selection: str
   server_optimizer: str
   method: str = 'none'
-  rate_init: str = 'kp'
+  rate_init: str = 'tie'
   rate_step: str = rates.CONSTANT
   sum_cap: float = 0.0
 
@@ -149,7 +149,7 @@ ALGORITHMS: dict[str, Algorithm] = {
   ),
   'uniform': Algorithm('uniform_by_data', 'sgd'),
   'f3ast_safe': Algorithm(
-    'f3ast', 'sgd', rate_init='tie', rate_step='annealed:10', sum_cap=1.0
+    'f3ast', 'sgd', rate_step='annealed:10', sum_cap=1.0
   ),
   'fedau': Algorithm('uniform', 'sgd', 'fedau'),
   'ca_fed': Algorithm('uniform', 'sgd', 'ca_fed'),
@@ -258,7 +258,7 @@ def build_selector(
   *,
   policy: Union[str, selection.Policy] = 'f3ast',
   beta: float = 0.001,
-  rate_init: str = 'kp',
+  rate_init: str = 'tie',
   correlation: str = 'auto',
   num_candidates: int = 30,
   seed: int = 0,

@@ -92,7 +92,7 @@ class Config:
     METHOD,
     'The algorithm, made up of a selection, what a method adds to it, and a '
     'server optimizer, which the next three settings can each replace. '
-    'f3ast_safe also sets rate_init, rate_step and sum_cap. docs/methods.md '
+    'f3ast_safe also sets rate_step and sum_cap. docs/methods.md '
     'has them all.',
     methods.ALGORITHMS,
   )

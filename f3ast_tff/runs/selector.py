@@ -138,7 +138,7 @@ def build(
     communication.parse(config.clients_per_round, config.seed),
     policy=released.policy_with_departures(config.selection, protocol),
     beta=config.beta,
-    rate_init='p' if protocol.rates_start_at_p else config.rate_init or 'kp',
+    rate_init='p' if protocol.rates_start_at_p else config.rate_init or 'tie',
     correlation=correlation,
     num_candidates=config.num_candidates,
     seed=config.seed,
