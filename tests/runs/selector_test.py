@@ -112,7 +112,7 @@ def test_the_rates_begin_at_the_tie_point_of_the_h_in_use(build):
     ({'avail': 'smartphones', 'protocol': 'uncorrelated_h'}, of_single),
     ({'avail': 'smartphones', 'protocol': 'rates_start_at_p'}, p),
   ):
-    selector = build(rate_init='tie', **changes)
+    selector = build(**changes)
     np.testing.assert_allclose(selector.initial_rates, expected)
 
 
