@@ -33,10 +33,14 @@ _RUN = (
 
 # A head that computes nothing and two nodes, until standard input ends.
 _START = """
+import os
 import sys
 
 from ray import cluster_utils
+from ray._common import utils
 
+# Ray writes the address there, and does not make the folder.
+os.makedirs(utils.get_ray_temp_dir(), exist_ok=True)
 cluster = cluster_utils.Cluster(
   initialize_head=True,
   head_node_args={
