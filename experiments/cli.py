@@ -64,7 +64,7 @@ _TRACKER = flags.DEFINE_string(
   'several, with commas; they are installed apart.',
 )
 
-_ADD = flags.DEFINE_string(
+flags.DEFINE_string(
   added.FLAG,
   '',
   'A Python file with methods of your own. It is executed, and what it gives '
@@ -172,8 +172,9 @@ def _settings(
   trace = trace_file.of(config)
   if trace is not None:
     settings['trace_sha256'] = trace.sha256
-  if _ADD.value:
-    found = added.load(here(_ADD.value))
+  file = flags.FLAGS[added.FLAG].value
+  if file:
+    found = added.load(here(file))
     settings |= {added.FLAG: found.file, f'{added.FLAG}_sha256': found.sha256}
   return settings
 

@@ -70,6 +70,7 @@ def from_run(
     'command': command,
     'revision': config.get('revision', ''),
     'versions': config.get('versions', {}),
+    'data': config.get('data', ''),
     'settings': settings,
     'wall_seconds': round(float(seconds), 1),
     'mean_sum_of_weights': _short(rounds['sum_of_weights'].mean()),

@@ -137,6 +137,8 @@ def run(
   gc.enable()
   started = time.perf_counter()
   start, progress = _restore(config, files, rounds)
+  data = files.origin['the data set']
+  run_directory.record_data(folder, data, federated.origin(data))
   if training.files:
     training.files.cut_back(start)
   trace_file.begin(folder, training.selector)

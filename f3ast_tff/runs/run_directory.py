@@ -1,6 +1,6 @@
 """The folder of a run: what it holds, and how not to lose it.
 
-  config.json       every setting, versions, revision
+  config.json       every setting, versions, revision, the data
   metrics.csv       test metrics, one row per evaluated round
   rounds.csv        one row per round: how many were there, who trained, weights
   timing.csv        seconds, memory; apart: the other files repeat exactly
@@ -294,6 +294,16 @@ def _check_or_write_config(
       f'{rounds}; give at least {done}, or name another --output_dir.'
     )
   _write_config(path, {**found, 'settings': dict(settings)})
+
+
+def record_data(folder: pathlib.Path, fingerprint: str, origin: str) -> None:
+  """Adds to `config.json`, if there is one, which data the run is on."""
+  path = folder / 'config.json'
+  if not path.exists():  # A run of the library, without a program.
+    return
+  config, data = read_config(folder), f'{fingerprint}; {origin or "unknown"}'
+  if config.get('data') != data:
+    _write_config(path, {**config, 'data': data})
 
 
 def rounds_done(folder: pathlib.Path) -> int:

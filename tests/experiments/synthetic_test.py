@@ -90,6 +90,8 @@ def test_a_run_leaves_its_files_and_a_summary(reference):
   assert config['settings']['alpha'] == 1.0
   assert config['settings']['client_learning_rate'] == 0.01
   assert config['versions']['tensorflow-federated'] == '0.87.0'
+  data = f'{len(clients)} clients, sha256 [0-9a-f]{{16}}; unknown'
+  assert re.fullmatch(data, config['data'])
   assert list((folder / 'tensorboard').glob('events*'))
   assert (folder / 'summary.png').stat().st_size > 10000
 

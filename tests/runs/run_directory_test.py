@@ -142,6 +142,18 @@ def test_a_run_of_another_version_is_refused(name, tmp_path):
   _claim(tmp_path, resume=True)  # Python's version makes no difference.
 
 
+def test_the_config_names_the_data_once_they_are_known(tmp_path):
+  run_directory.record_data(tmp_path, 'x', '')  # Nothing is there to add to.
+  assert not list(tmp_path.iterdir())
+  _claim(tmp_path)
+  before = run_directory.read_config(tmp_path)
+  for origin, data in (('', 'unknown'), ('of theirs', 'of theirs')):
+    run_directory.record_data(tmp_path, '3 clients', origin)
+    assert run_directory.read_config(tmp_path) == {
+      **before, 'data': f'3 clients; {data}'
+    }
+
+
 def test_two_runs_cannot_share_a_folder(tmp_path):
   with run_directory.claim(tmp_path, _SETTINGS, False):
     with pytest.raises(run_directory.RunDirectoryError, match='in use'):
