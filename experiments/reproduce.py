@@ -22,6 +22,7 @@ from experiments import compare
 from experiments.grid import program
 from experiments.paper import all_cells
 from experiments.paper import cell as cells_lib
+from experiments.paper import design
 from experiments.paper import grid_report
 from f3ast_tff import wording
 from f3ast_tff.execution.cluster import connection
@@ -60,7 +61,10 @@ def _main() -> None:
   name = f'reproduce-{_ROUNDS.value}rounds-{_SEEDS.value}seeds'
   output = cli.here('runs') / name
   cells = all_cells.main_grid(
-    _ROUNDS.value, range(_SEEDS.value), ['home_devices']
+    _ROUNDS.value,
+    range(_SEEDS.value),
+    ['home_devices'],
+    design.OF_RELEASED_CODE,
   )
   finished = output / 'table.md'
   if finished.exists():

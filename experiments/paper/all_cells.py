@@ -43,9 +43,10 @@ def main_grid(
   rounds: int,
   seeds: Sequence[int] = design.SEEDS,
   avails: Iterable[str] = design.AVAILS,
+  methods: Iterable[str] = tuple(design.METHODS),
 ) -> list[cells_lib.Cell]:
   """Returns the methods under the paper's five availability models."""
-  return _synthetic(rounds, design.METHODS, avails, seeds)
+  return _synthetic(rounds, methods, avails, seeds)
 
 
 def _protocols(rounds: int) -> list[cells_lib.Cell]:
