@@ -15,7 +15,7 @@ ARGS ?=
 VENV_PYTHON := .venv/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test lint bazel-test wheel-test reproduce paper bench docs \
+.PHONY: help setup test slow-test lint bazel-test wheel-test reproduce paper bench docs \
   clean distclean
 
 help:  ## List the targets.
@@ -25,8 +25,11 @@ help:  ## List the targets.
 setup:  ## Make .venv (Python 3.10 or 3.11; PYTHON= chooses which).
 	@$(PYTHON) tools/setup_env.py
 
-test: setup  ## Run the tests (ARGS= for pytest).
-	@$(VENV_PYTHON) -m pytest -n 2 --dist worksteal $(ARGS)
+test: setup  ## Run the tests but for slow ones (ARGS= for pytest).
+	@$(VENV_PYTHON) -m pytest -n 2 --dist worksteal -m 'not slow' $(ARGS)
+
+slow-test: setup  ## Run those that take more than a few seconds each.
+	@$(VENV_PYTHON) -m pytest -n 2 --dist worksteal -m slow $(ARGS)
 
 lint: setup  ## Check style and types.
 	@$(VENV_PYTHON) -m ruff check .
