@@ -80,6 +80,7 @@ def test_tasks_have_cores_of_their_own():
     assert again == first
 
 
+@pytest.mark.slow
 def test_a_grid_that_loses_a_node_has_the_same_results():
   done = subprocess.run(
     [
