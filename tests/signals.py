@@ -97,7 +97,7 @@ def interrupt(
 
 
 def _is_alive(process: psutil.Process) -> bool:
-  """Returns whether a process has not ended; who ended may wait to be reaped."""
+  """Returns whether a process runs; one that ended may wait to be reaped."""
   try:
     return process.status() != psutil.STATUS_ZOMBIE
   except psutil.NoSuchProcess:
