@@ -404,7 +404,7 @@ def _temporary_files_in(folder: pathlib.Path) -> Iterator[None]:
   finally:
     tempfile.tempdir = None
     shutil.rmtree(folder, ignore_errors=True)
-    interrupts.remove_at_end(None)
+    interrupts.remove_at_end('')
 
 
 def _with_tff(

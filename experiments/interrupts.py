@@ -4,21 +4,20 @@ Python runs handlers of signals in its main thread, between two instructions.
 Imports and compiled computations keep that thread for seconds, and an exception
 that a handler raises is lost in a callback of theirs. So here the signal wakes
 another thread, which ends the process. That is safe at any moment: a run's
-files are, even if it is killed.
+files are, even if it is killed. Little is imported here: until the handlers are
+there, a signal ends Python in its own way.
 """
 
 import _thread
 import gc
 import os
-import shutil
 import signal
 import sys
-from typing import Optional
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 _advice = 'start it again (a run with --resume).'
-_remove: Optional[str] = None
+_remove = ''
 _process = 0  # Threads do not survive a fork.
 
 
@@ -28,6 +27,8 @@ def install() -> None:
   if _process == os.getpid():
     return
   _process = os.getpid()
+  # A handler without the thread would stop the program and not end it.
+  mask = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
   reader, writer = os.pipe()
   os.set_blocking(writer, False)
   for number in _SIGNALS:
@@ -37,6 +38,7 @@ def install() -> None:
   signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
   # A descriptor of its own: that of Python may lead elsewhere for a while.
   _thread.start_new_thread(_wait, (reader, os.dup(2)))
+  signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
 def _stop(*_: object) -> None:
@@ -53,8 +55,8 @@ def advise(sentence: str) -> None:
   _advice = sentence
 
 
-def remove_at_end(folder: Optional[str]) -> None:
-  """Names a folder that goes when the program is interrupted."""
+def remove_at_end(folder: str) -> None:
+  """Names a folder that goes when the program is interrupted; '' for none."""
   global _remove
   _remove = folder
 
@@ -72,15 +74,20 @@ def _wait(reader: int, standard_error: int) -> None:
     pass  # The terminal is gone, as SIGHUP says.
   # Other threads may miss the folders as well, and that is no news.
   os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
-  for folder in _temporary_folders():
-    shutil.rmtree(folder, ignore_errors=True)
-  os._exit(128 + number)
+  try:
+    for folder in _temporary_folders():
+      import shutil  # Whoever makes such a folder has imported it.
+
+      shutil.rmtree(folder, ignore_errors=True)
+  finally:
+    os._exit(128 + number)
 
 
 def _temporary_folders() -> list[str]:
   """Returns the folders that would go if the program ended by itself."""
-  folders = [] if _remove is None else [_remove]
-  if 'tempfile' in sys.modules:  # Else nobody has made one.
-    kind = sys.modules['tempfile'].TemporaryDirectory
+  folders = [_remove] if _remove else []
+  # The main thread may have stopped while it imported the module.
+  kind = getattr(sys.modules.get('tempfile'), 'TemporaryDirectory', None)
+  if kind is not None:  # Else nobody has made one.
     folders += [each.name for each in gc.get_objects() if type(each) is kind]
   return folders

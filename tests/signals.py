@@ -82,7 +82,7 @@ def interrupt(
   took = time.monotonic() - began
   left = [path.name for path in scratch.rglob('*')]
   left += [path.name for path in folder.glob('temporary')]
-  left += [str(child) for child in children if child.is_running()]
+  left += [str(child) for child in children if _is_alive(child)]
   sentence = trials.last_line(errors)
   problem = ''
   if process.returncode != 128 + by:
@@ -94,6 +94,14 @@ def interrupt(
   elif took > _LIMIT:
     problem = f'it took {took:.1f} s'
   return Outcome(took, sentence, problem)
+
+
+def _is_alive(process: psutil.Process) -> bool:
+  """Returns whether a process runs; one that ended may wait to be reaped."""
+  try:
+    return process.status() != psutil.STATUS_ZOMBIE
+  except psutil.NoSuchProcess:
+    return False
 
 
 def _finish(folder: pathlib.Path) -> dict[str, bytes]:

@@ -22,6 +22,7 @@ import time
 from typing import Any, Optional
 
 from absl import logging
+import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
@@ -31,14 +32,21 @@ from f3ast_tff.runs import trackers
 Value = Mapping[str, Mapping[str, Any]]
 
 
-def numbers(value: Value) -> dict[str, float]:
-  """Returns what of a value can be plotted, by name: 'test/accuracy'."""
-  return {
-    f'{kind}/{name}': number
-    for kind, columns in value.items()
-    for name, number in columns.items()
-    if isinstance(number, (int, float))
-  }
+def numbers(value: Mapping[str, Any]) -> dict[str, float]:
+  """Returns what can be plotted, by name ('test/accuracy').
+
+  Args:
+    value: What a run releases, or metrics of `training.next`.
+  """
+  found: dict[str, float] = {}
+  for name, part in value.items():
+    if isinstance(part, Mapping):
+      found |= {f'{name}/{of}': each for of, each in numbers(part).items()}
+    elif isinstance(part, np.number):
+      found[name] = part.item()
+    elif isinstance(part, (int, float)):
+      found[name] = part
+  return found
 
 
 class CsvFiles(tff.program.ReleaseManager[Value, int]):

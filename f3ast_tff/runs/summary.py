@@ -123,12 +123,13 @@ def text(folder: pathlib.Path, dataset_name: str, seconds: float) -> str:
     f'  sum of weights                 '
     f'{late_rounds["sum_of_weights"].mean():10.4f}',
     f'  per round: {rounds["available"].mean():.1f} available, '
-    f'{rounds["selected"].mean():.1f} selected, {per_round:.0f} ms; '
-    f'{wording.count(int(rounds["empty"].sum()), "empty round")}, '
+    f'{rounds["selected"].mean():.1f} selected, {per_round:.0f} ms',
+    f'  {wording.count(int(rounds["empty"].sum()), "empty round")}, '
     f'{wording.count(int(rounds["left_out"].sum()), "update")} left out',
     *_trace(folder),
     f'  trained for {seconds:.0f} s, '
     f'{wording.count(settings["parallel_clients"], "client")} at a time '
-    f'(--parallel_clients); files in {folder}',
+    f'(--parallel_clients)',
+    f'  files in {folder}',
   ]
   return '\n'.join(lines)

@@ -159,6 +159,38 @@ def test_the_sentence_is_seen_while_standard_error_leads_elsewhere():
   )
 
 
+def test_a_signal_while_handlers_are_installed_is_not_lost():
+  process = _start("""
+    import os, signal
+    from experiments import interrupts
+    set_handler = signal.signal
+    def set_and_be_interrupted(number, handler):
+      set_handler(number, handler)
+      os.kill(os.getpid(), signal.SIGTERM)
+      for _ in range(1000):
+        pass  # Python looks for signals here.
+    signal.signal = set_and_be_interrupted
+    print('ready', flush=True)
+    interrupts.install()
+  """)
+  _, errors = process.communicate(timeout=20)
+  assert (process.returncode, errors) == (
+    143, f'error: interrupted; {_ADVICE}\n'
+  )
+
+
+def test_a_module_that_is_half_imported_keeps_no_program_alive():
+  process = _start("""
+    import sys, time, types
+    from experiments import interrupts
+    interrupts.install()
+    sys.modules['tempfile'] = types.ModuleType('tempfile')
+    print('ready', flush=True)
+    time.sleep(60)
+  """)
+  assert _interrupted(process) == (130, f'error: interrupted; {_ADVICE}\n')
+
+
 def test_a_fork_is_interrupted_by_itself():
   process = _start("""
     import os, signal, time

@@ -48,6 +48,25 @@ def _row_strings(path):
     return list(csv.DictReader(file))
 
 
+def test_what_can_be_plotted_of_a_run_and_of_a_loop():
+  assert releases.numbers({'round': _ROUND, 'test': _TEST}) == {
+    'round/available': 4,
+    'round/train_loss': 0.1,
+    'test/accuracy': 0.5,
+    'test/loss': 2.0,
+  }
+  # As `training.next` returns them.
+  of_loop = {
+    'selected': np.int32(2),
+    'sum_of_weights': np.float32(0.5),
+    'names': np.array([b'a', b'b']),
+    'client_work': {'train': {'loss': np.float32(0.25)}},
+  }
+  assert releases.numbers(of_loop) == {
+    'selected': 2, 'sum_of_weights': 0.5, 'client_work/train/loss': 0.25
+  }
+
+
 def test_rows_are_appended_to_the_files(tmp_path):
   with releases.to_files(tmp_path) as files:
     files.release({'round': _ROUND}, 1)

@@ -87,11 +87,12 @@ def test_the_text_by_hand(tmp_path):
   assert lines[3].split() == ['test', 'loss', '0.2000', '0.1750']
   assert lines[6].split() == ['sum', 'of', 'weights', '0.7500']
   # The median of 1 to 60 ms is 30.5, which rounds to the even number.
-  assert lines[7].strip() == (
-    'per round: 9.0 available, 5.0 selected, 30 ms; 1 empty round, 2 updates '
-    'left out'
-  )
-  assert 'trained for 12 s, 2 clients at a time' in lines[8]
+  assert lines[7:] == [
+    '  per round: 9.0 available, 5.0 selected, 30 ms',
+    '  1 empty round, 2 updates left out',
+    '  trained for 12 s, 2 clients at a time (--parallel_clients)',
+    f'  files in {tmp_path}',
+  ]
 
 
 if __name__ == '__main__':

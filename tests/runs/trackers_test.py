@@ -17,6 +17,7 @@ from f3ast_tff.runs import mlflow_tracker
 from f3ast_tff.runs import run_directory
 from f3ast_tff.runs import trackers
 from f3ast_tff.runs import wandb_tracker
+from tests import linear
 
 _SETTINGS = {'task': 'synthetic', 'beta': 0.001, 'selection': None}
 
@@ -265,6 +266,26 @@ def test_what_mlflow_holds(task, make_config, tmp_path, monkeypatch):
     # Rounds that were run again are there twice.
     assert len(history) > len(points)
     assert points == dict(table[column].items())
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures('in_process')
+def test_mlflow_in_a_loop_of_ones_own(tmp_path, monkeypatch):
+  mlflow = pytest.importorskip('mlflow')
+  monkeypatch.setenv('MLFLOW_ALLOW_FILE_STORE', 'true')
+  monkeypatch.setenv('MLFLOW_TRACKING_URI', f'file:{tmp_path / "store"}')
+  training = linear.build()
+  state, expected = training.initialize(), {}
+  with trackers.started(['mlflow'], tmp_path, _SETTINGS) as (manager,):
+    for t in (1, 2, 3):
+      state, metrics = training.next(state, t)
+      asyncio.run(manager.release(metrics, t))
+      expected[t] = metrics['selection']['sum_of_weights']
+  run_id = (tmp_path / 'mlflow_run_id').read_text().strip()
+  history = mlflow.MlflowClient().get_metric_history(
+    run_id, 'selection/sum_of_weights'
+  )
+  assert {point.step: point.value for point in history} == expected
 
 
 @pytest.mark.slow
