@@ -97,7 +97,10 @@ def install():
   pip = [PYTHON, '-m', 'pip', 'install', '--no-deps', '--no-input',
          '--disable-pip-version-check', '--progress-bar', 'off']
   with open(VENV / 'setup.log', 'wb') as log:
-    for what in ('-r requirements.txt', '--no-build-isolation -e .'):
+    # In this mode all of the folder can be imported, wherever one stands: also
+    # the programs, which are no part of the package.
+    project = '--no-build-isolation --config-settings editable_mode=compat -e .'
+    for what in ('-r requirements.txt', project):
       if run(pip + what.split(), log)[0] != 0:
         fail(f'`pip install {what}` failed: see the last lines of its output '
              'in .venv/setup.log, mend the cause and run `make setup` again.',
