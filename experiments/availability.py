@@ -130,14 +130,15 @@ def main(argv: Sequence[str]) -> None:
   """Prints and draws a population."""
   del argv
   given = flags.FLAGS
-  name = 'all_models' if given.all_models else given.avail.replace('/', '_')
+  name = config_lib.availability_name({'avail': given.avail})
+  name = 'all_models' if given.all_models else name.replace('/', '_')[:100]
   with cli.one_sentence(ValueError, 2):
     config = _config(given, cli.avail_here(given.avail))
     folder, _ = theory.output_dirs(f'runs/availability/{name}')
     if given.all_models:
       return _draw_all(given, folder)
     shown = population.observe(config, _dataset(given))
-  print(population.text(shown), flush=True)
+  help_lib.show(population.text(shown))  # Also to a pipe that closes.
   from experiments.grid import plots  # Slow to import.
   from experiments.paper import population_figures
 

@@ -64,8 +64,8 @@ def observe(
     order, name = order[np.argsort(groups[order], kind='stable')], 'by group'
   return Population(
     config.avail,
-    f'{config.avail} on {dataset.name}, K = {config.clients_per_round}, seed '
-    f'{config.seed}',
+    f'{config_lib.availability_name(vars(config))} on {dataset.name}, K = '
+    f'{config.clients_per_round}, seed {config.seed}',
     p,
     observed.record(model, config.rounds),
     np.array([selector.constraint(t) for t in range(1, config.rounds + 1)]),
@@ -90,6 +90,10 @@ def text(shown: Population) -> str:
   never = share == 0
   quartiles = np.quantile(share, [0.25, 0.5, 0.75])
   lengths = observed.run_lengths(masks)
+  correlation = observed.mean_correlation(masks)
+  correlated = f'{correlation:.3f}, mean of all pairs of clients'
+  if np.isnan(correlation):
+    correlated = 'none, as fewer than two clients come and go'
   form = 'sum p^2/r, as the model is not positively correlated'
   if shown.is_positive:
     form = 'sum p/r, as the model is positively correlated'
@@ -115,10 +119,7 @@ def text(shown: Population) -> str:
     ),
     ('available for', _of_runs(lengths.on)),
     ('absent for', _of_runs(lengths.off)),
-    (
-      'correlation',
-      f'{observed.mean_correlation(masks):.3f}, mean of all pairs of clients',
-    ),
+    ('correlation', correlated),
     ('H of F3AST', form),
   )
   return '\n'.join([

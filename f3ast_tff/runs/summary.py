@@ -106,6 +106,9 @@ def text(folder: pathlib.Path, dataset_name: str, seconds: float) -> str:
   mean_of = f'mean of the last {num_last} rounds'
   if num_last == 1:
     mean_of = 'last round'
+  delivered = ''  # All who are selected, unless the table says otherwise.
+  if 'delivered' in rounds:
+    delivered = f'{rounds["delivered"].mean():.1f} delivered, '
   lines = [
     f'{config_lib.method_name(settings)} on {dataset_name}, '
     f'{config_lib.availability_name(settings)}, seed '
@@ -123,7 +126,7 @@ def text(folder: pathlib.Path, dataset_name: str, seconds: float) -> str:
     f'  sum of weights                 '
     f'{late_rounds["sum_of_weights"].mean():10.4f}',
     f'  per round: {rounds["available"].mean():.1f} available, '
-    f'{rounds["selected"].mean():.1f} selected, {per_round:.0f} ms',
+    f'{rounds["selected"].mean():.1f} selected, {delivered}{per_round:.0f} ms',
     f'  {wording.count(int(rounds["empty"].sum()), "empty round")}, '
     f'{wording.count(int(rounds["left_out"].sum()), "update")} left out',
     *_trace(folder),

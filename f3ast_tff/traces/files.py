@@ -26,6 +26,9 @@ MOST_BYTES = 256 * 2**20
 # What unpacking an .xz file may take; `xz -9` needs 65 MB.
 _MOST_MEMORY = 2**28
 
+# How pickles begin; before protocol 2, those of a dictionary.
+_PICKLES = (b'\x80', b'(d', b'}q')
+
 _COLUMNS = ['client', 'start', 'end']
 _ROWS_AT_A_TIME = 2**16
 
@@ -128,7 +131,9 @@ def parse(
   """
   content = unpacked(path, content)
   try:
-    if content.startswith(b'\x80'):
+    if not content:
+      raise recording_lib.WrongContent('is empty')
+    if content.startswith(_PICKLES):
       raise recording_lib.WrongContent(
         'is a pickle, which could run a program; make JSON of it with python '
         f'-m experiments.convert_trace {path} OUT.json'

@@ -89,6 +89,25 @@ def test_who_is_never_available_is_counted_with_its_data():
   assert row['p'] == pytest.approx(shown.p[shown.order[0]])
 
 
+def test_nobody_who_comes_and_goes_has_no_correlation():
+  assert _lines(_observe('always'))['correlation'] == (
+    'none, as fewer than two clients come and go'
+  )
+
+
+def test_a_trace_is_called_by_its_name_without_folders(tmp_path):
+  folder = tmp_path / ('x' * 200)
+  folder.mkdir()
+  path = folder / 'phones.csv'
+  path.write_text('client,start,end\na,0,43200\nb,600,6000\n')
+  output = programs.succeed(
+    tmp_path, 'experiments.availability', f'--avail=trace:{path}', '--rounds=9'
+  )
+  first, *_, last = output.splitlines()
+  assert first == 'trace:phones.csv on Synthetic(1,1), K = 10, seed 0'
+  assert last.endswith('runs/availability/trace:phones.csv')
+
+
 def test_bins_are_means_of_like_stretches():
   values = np.arange(10)
   np.testing.assert_array_equal(population_figures.binned(values, 10), values)

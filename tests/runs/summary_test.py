@@ -95,5 +95,14 @@ def test_the_text_by_hand(tmp_path):
   ]
 
 
+def test_who_delivers_is_in_the_text_where_not_all_do(tmp_path):
+  _write(tmp_path, [0.1, 0.2])
+  table = pd.read_csv(tmp_path / 'rounds.csv')
+  table['delivered'] = [4, 3] * (len(table) // 2)
+  table.to_csv(tmp_path / 'rounds.csv', index=False)
+  lines = summary.text(tmp_path, 'a data set', 1.0).splitlines()
+  assert '5.0 selected, 3.5 delivered, ' in lines[7]
+
+
 if __name__ == '__main__':
   sys.exit(pytest.main([__file__, *sys.argv[1:]]))

@@ -243,6 +243,7 @@ def test_what_is_known_of_a_real_trace():
   assert seconds.size == 1073
   assert np.median(seconds) == 208
   assert round(seconds.mean()) == 2094
+  assert np.quantile(seconds, 0.9, method='higher') == 5129
   both = traces.read(_REAL, 'charging+wifi+locked')
   np.testing.assert_array_equal(both.bounds, ready.bounds)
   p = np.full(100, 0.01)

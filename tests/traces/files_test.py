@@ -174,12 +174,15 @@ def _fedscale(**fields):
   'content, message',
   [
     # Not a trace at all.
-    (b'', 'is neither JSON nor CSV that begins with client,start,end'),
+    (b'', 'is empty'),
     (b'\0' * 1000, 'is neither JSON nor CSV'),
     (b'\xff\xfe\x00x' * 100, 'is neither JSON nor CSV'),
     ('round,available\n1,2\n', 'is neither JSON nor CSV that begins'),
     ('x' * 500_000, 'is neither JSON nor CSV (after line 1: field larger'),
-    (pickle.dumps(_FEDSCALE), 'is a pickle, which could run a program; make'),
+    *(
+      (pickle.dumps(_FEDSCALE, protocol), 'is a pickle, which could run a prog')
+      for protocol in range(pickle.HIGHEST_PROTOCOL + 1)
+    ),
     ('{"a": ', 'is no JSON (Expecting value'),
     (b'{"\xff": 1}', 'is no JSON ('),
     ('{"a": ' + '1' * 5000 + '}', 'is no JSON (Exceeds the limit'),
