@@ -59,7 +59,7 @@ def _ca_fed(
   eigenvalues = None
   if isinstance(availability, availability_lib.Markov):
     eigenvalues = 1 - availability.on_to_off - availability.off_to_on
-  return ca_fed.build(availability.probabilities(1), eigenvalues)
+  return ca_fed.build(availability.probabilities, eigenvalues)
 
 
 # What can be added to a policy, by name. A number after a colon is given to it;

@@ -47,7 +47,7 @@ def _aim_at_shares(policy: selection.Policy) -> selection.Policy:
     weights = rates.weights(shares[clients], _rates_of(s, clients))
     return selection.Cohort(clients, weights)
 
-  return selection.needs_losses(selection.like(policy, select))
+  return selection.needs_losses(selection.like(policy, select, is_mean=False))
 
 
 def build(learning_rate: float = 0.0001) -> selection.Method:

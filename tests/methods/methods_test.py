@@ -74,6 +74,20 @@ def test_methods_that_do_not_exist_are_named(text, message):
     methods.build_selector(_P, 'always', 1, method=text)
 
 
+def test_ca_fed_is_told_the_probabilities_of_the_round():
+  # One client each, by turns: pi is 1 for who is there, and 0 for the others.
+  selector = methods.build_selector(
+    _P, 'blocks:3,1,always', 3, policy='uniform', method='ca_fed:true'
+  )
+  kept = selector.initial_kept
+  for t in range(1, 7):
+    found = selector.select(
+      t, selector.initial_rates, lambda clients: _P[clients], kept
+    )
+    np.testing.assert_allclose(found.cohort.weights, _P[found.cohort.clients])
+    kept = found.kept
+
+
 def test_what_is_built_is_what_was_asked_for():
   constraint = communication.Schedule((2, 1))
   model = availability.smartphones(3, seed=9)
