@@ -20,6 +20,7 @@ _FLOOR = 0.1
 
 def project(x: np.ndarray, floor: float = 0.0) -> np.ndarray:
   """Returns the nearest point with sum 1 whose numbers are all >= floor."""
+  x = x - x.max()  # The same point; 1 is lost in sums of large numbers.
   room = 1 - x.size * floor
   falling = np.sort(x - floor)[::-1]
   shifts = (room - np.cumsum(falling)) / np.arange(1, x.size + 1)

@@ -61,6 +61,9 @@ def test_algorithms_are_policies_and_optimizers():
   [
     ('scafold', 'Did you mean scaffold|scaffold'),
     ('scaffold:1', "method must be scaffold, but it is 'scaffold:1'"),
+    ('none:1', "method must be none, but it is 'none:1'"),
+    ('afl:inf', "method must be afl:NUMBER, but it is 'afl:inf'"),
+    ('feddyn:inf', "method must be feddyn:NUMBER, but it is 'feddyn:inf'"),
     ('feddyn:x', "method must be feddyn:NUMBER, but it is 'feddyn:x'"),
     ('feddyn:0', 'alpha must be above 0, but it is 0'),
     ('fedvarp:2', r'factor must be in \[0, 1\], but it is 2'),

@@ -229,6 +229,7 @@ def test_afl_by_hand():
   _near(second.kept['shares'], [0.367333333, 0.193333333, 0.439333333])
   _near(afl.project(np.array([0.95, 0.2, 0.05])), [0.875, 0.125, 0])
   _near(afl.project(np.array([0.95, 0.2, 0.05]), 0.1), [0.8, 0.1, 0.1])
+  _near(afl.project(np.array([0.2, 1e38, 0.05]), 0.1), [0.1, 0.8, 0.1])
 
 
 def test_annealed_and_corrected_rates_by_hand():
