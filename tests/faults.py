@@ -50,7 +50,7 @@ _TRAINED = flags.DEFINE_string(
   'trained', 'f3ast_adam', 'The algorithm of the runs.'
 )
 _VECTORS_IN = flags.DEFINE_string(
-  'vectors_in', 'auto', 'Where they keep vectors of clients, if they do.'
+  'vectors', 'auto', 'Where they keep vectors of clients, if they do.'
 )
 _CHANCE = flags.DEFINE_integer('chance', 0, 'Decides what happens when.')
 _KEEP = flags.DEFINE_string(
