@@ -7,6 +7,7 @@ would be faster for millions of clients, that rounding exceeds the 1e-9 within
 which `selection` lets scores tie.
 """
 
+import math
 import numbers
 
 import numpy as np
@@ -71,7 +72,7 @@ def parse_step(how: str) -> tuple[str, float]:
   if how in (CONSTANT, CORRECTED):
     return how, 0.0
   try:
-    if kind == ANNEALED and float(text) >= 0:
+    if kind == ANNEALED and 0 <= float(text) < math.inf:
       return kind, float(text)
   except ValueError:
     pass

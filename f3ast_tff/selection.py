@@ -154,10 +154,21 @@ def keeps_quotas(policy: Policy) -> Policy:
   return policy
 
 
-def like(policy: Policy, changed: Policy) -> Policy:
-  """Returns a changed policy with the marks of the one that it is made of."""
+def like(policy: Policy, changed: Policy, is_mean: bool = True) -> Policy:
+  """Returns a changed policy with the marks of the one that it is made of.
+
+  Args:
+    policy: The one that it is made of.
+    changed: The changed one.
+    is_mean: Whether its weights are still those of a mean if the policy's are.
+
+  Returns:
+    The changed policy.
+  """
   changed.__dict__.update(policy.__dict__)
   changed.__name__ = getattr(policy, '__name__', changed.__name__)
+  if not is_mean:
+    changed.__dict__.pop('averages', None)
   return changed
 
 
@@ -173,10 +184,10 @@ class Method:
     wrap: Maps the policy to the one that is used: other weights, for example.
     initial: Maps p to what is kept of each client before the first round.
     next: Maps (situation, cohort) to what is kept after the round; the cohort
-      is whom r counts. Losses asked for again cost nothing.
+      is those whose updates count. Losses asked for again cost nothing.
     vectors: What it does with vectors of the model's size; None for none.
     state_weights: Maps (situation, cohort) to the weights of the state sum, see
-      `vectors`; p_k by default.
+      `vectors`; p_k by default. The cohort is those who deliver.
   """
 
   wrap: Callable[[Policy], Policy] = lambda policy: policy
@@ -197,8 +208,9 @@ class Selection(NamedTuple):
     cohort: Whom r counts, and the weights: S_t, or those of S_t that deliver.
     lost: The members of S_t that deliver nothing, ascending. If they are in
       the cohort, their weights are 0.
-    kept: What the method keeps after the round.
+    kept: What the method keeps after the round, if all others count.
     state_weights: The cohort's weights in the state sum; see `vectors`.
+    kept_without: Maps clients whose updates do not count to what is kept then.
   """
 
   available: np.ndarray
@@ -206,6 +218,7 @@ class Selection(NamedTuple):
   lost: np.ndarray = np.zeros(0, np.intp)
   kept: Kept = types.MappingProxyType({})
   state_weights: np.ndarray = np.zeros(0)
+  kept_without: Callable[[np.ndarray], Kept] = lambda clients: {}
 
 
 class SimulatedRound(NamedTuple):
@@ -334,24 +347,38 @@ class Selector:
     checks.check_mask(available, self.p.size, self.availability, round_num)
     kept = self.initial_kept if kept is None else kept
     s = self._situation(available, round_num, r, losses_of, kept)
-    cohort, lost = self._cohort(s), np.zeros(0, np.intp)
+    cohort = self._cohort(s)
+    delivers, r_counts = np.ones(cohort.clients.size, bool), None
     if self.delivery is not None:
+      r_counts = self.delivery.rates_count
       delivers = self.delivery.delivered(
         round_num, cohort.clients, self.constraint(round_num)
       )
-      weights = np.where(delivers, cohort.weights, 0.0)
-      if getattr(self._policy, 'averages', False) and weights.any():
-        weights *= cohort.weights.sum() / weights.sum()
-      lost = cohort.clients[~delivers]
-      cohort = Cohort(cohort.clients, weights)
-      if self.delivery.rates_count == delivery_lib.DELIVERED:
-        cohort = Cohort(cohort.clients[delivers], weights[delivers])
+    lost = cohort.clients[~delivers]
+    weights = np.where(delivers, cohort.weights, 0.0)
+    if lost.size and getattr(self._policy, 'averages', False) and weights.any():
+      weights *= cohort.weights.sum() / weights.sum()
+    weights = self._scaled(weights, round_num)
+    delivered = Cohort(cohort.clients[delivers], weights[delivers])
+    state_weights = np.zeros(delivers.size)
+    state_weights[delivers] = self.method.state_weights(s, delivered)
+    cohort = Cohort(cohort.clients, weights)
+    if r_counts == delivery_lib.DELIVERED:
+      cohort, state_weights = delivered, state_weights[delivers]
+
+    def kept_without(clients: np.ndarray) -> Kept:
+      counts = ~np.isin(delivered.clients, clients)
+      counted = Cohort(*(each[counts] for each in delivered))
+      step = self._kept_step(round_num + 1)
+      return {**self.method.next(s, counted), **step}
+
     return Selection(
       available,
       cohort,
       lost,
-      {**self.method.next(s, cohort), **self._kept_step(round_num + 1)},
-      self.method.state_weights(s, cohort),
+      kept_without(np.zeros(0, np.intp)),
+      state_weights,
+      kept_without,
     )
 
   def select_among(
@@ -364,9 +391,10 @@ class Selector:
     """Returns S_t, given A_t and r(t-1)."""
     randomness.check_round(round_num)
     checks.check_mask(available, self.p.size)
-    return self._cohort(
+    cohort = self._cohort(
       self._situation(available, round_num, r, losses_of, self.initial_kept)
     )
+    return cohort._replace(weights=self._scaled(cohort.weights, round_num))
 
   def _situation(
     self,
@@ -405,15 +433,19 @@ class Selector:
     rng = randomness.generator(self.seed, 'selection', s.round_num)
     cohort = self._policy(s, rng)
     checks.check_cohort(cohort, s, self._policy, s.round_num)
-    weights = np.minimum(cohort.weights, self.weight_cap)
+    return cohort
+
+  def _scaled(self, weights: np.ndarray, round_num: int) -> np.ndarray:
+    """Returns the weights of a round within the caps, times its factor."""
+    weights = np.minimum(weights, self.weight_cap)
     total = weights.sum()
     if total > self.sum_cap:
       weights = weights * (self.sum_cap / total)
     if self.factors is not None:
       # The server's SGD is linear: all weights times a factor is its learning
       # rate times that. Here all that follows sees it.
-      weights = float(self.factors[s.round_num - 1]) * weights
-    return cohort._replace(weights=weights)
+      weights = float(self.factors[round_num - 1]) * weights
+    return weights
 
   def next_rates(
     self, r: np.ndarray, cohort: Cohort, round_num: int = 1

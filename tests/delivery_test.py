@@ -126,6 +126,72 @@ def test_one_of_two_clients_is_unreliable(
   np.testing.assert_allclose(weights / counted, weight, atol=0.01)
 
 
+@pytest.mark.parametrize('counts', delivery_lib.COUNTS)
+def test_intervals_of_fedau_make_up_for_what_is_lost(counts):
+  # Weight p_k times the mean interval between deliveries: that alone makes the
+  # sum of the weights of client k tend to p_k. It is no mean.
+  p, d = np.array([0.4, 0.3, 0.2, 0.1]), np.array([1.0, 0.5, 0.8, 0.4])
+  selector = dataclasses.replace(
+    _selector(p, 2, d, 'uniform', rates_count=counts),
+    method=methods.parse_method('fedau'),
+  )
+  total = np.zeros(4)
+  for _, _, cohort, _ in selector.simulate(4000):
+    np.add.at(total, cohort.clients, cohort.weights)
+  np.testing.assert_allclose(total / 4000, p, rtol=0.1)
+
+
+@pytest.mark.parametrize('counts', delivery_lib.COUNTS)
+@pytest.mark.parametrize('method', ['fedawe', 'scaffold', 'afl', 'fedau'])
+def test_who_delivers_nothing_changes_nothing_that_is_kept(method, counts):
+  p = np.array([0.4, 0.3, 0.2, 0.1])
+  selector = dataclasses.replace(
+    _selector(p, 3, np.full(4, 0.5), rates_count=counts),
+    method=methods.parse_method(method),
+  )
+  kept, echoes = selector.initial_kept, np.zeros(4)
+  for t in range(1, 40):
+    found = selector.select(t, selector.initial_rates, _ones, kept)
+    clients, weights = found.cohort
+    is_lost = np.isin(clients, found.lost)
+    assert not found.state_weights[is_lost].any()
+    delivered = clients[~is_lost]
+    if method == 'scaffold':
+      np.testing.assert_array_equal(
+        found.state_weights[~is_lost], p[delivered]
+      )
+    elif method == 'fedawe' and delivered.size:
+      assert weights.sum() == pytest.approx(1)
+      echo = found.state_weights[~is_lost] * delivered.size / (4 * p[delivered])
+      echoes[delivered] += echo
+      np.testing.assert_allclose(echoes[delivered], t)
+    elif method == 'fedau':
+      ended = np.flatnonzero(found.kept['length'] == 0)
+      np.testing.assert_array_equal(ended, delivered)
+    elif method == 'afl':
+      moved = found.kept['shares'] - kept['shares']
+      others = np.setdiff1d(np.arange(4), delivered)
+      assert delivered.size == 4 or np.ptp(moved[others]) < 1e-12
+    kept = found.kept
+
+
+def _ones(clients):
+  return np.ones(clients.size)
+
+
+def test_a_cap_is_on_the_weights_of_those_who_deliver():
+  p = np.full(4, 0.25)
+  selector = dataclasses.replace(
+    _selector(p, 4, np.full(4, 0.5)), sum_cap=0.4
+  )
+  sums = [
+    found.cohort.weights.sum() for found in selector.simulate(40)
+    if found.cohort.clients.size > 1
+  ]
+  # Each weight is above 0.25.
+  np.testing.assert_allclose(sums, 0.4)
+
+
 def test_a_client_delivers_as_often_as_it_should_in_any_order_of_rounds():
   delivery = delivery_lib.Delivery(np.array([0.9, 0.3, 1.0]), seed=3)
   clients, rounds = np.arange(3), range(1, 2001)

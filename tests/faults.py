@@ -49,6 +49,9 @@ _NUM_ROUNDS = flags.DEFINE_integer(
 _TRAINED = flags.DEFINE_string(
   'trained', 'f3ast_adam', 'The algorithm of the runs.'
 )
+_VECTORS_IN = flags.DEFINE_string(
+  'vectors', 'auto', 'Where they keep vectors of clients, if they do.'
+)
 _CHANCE = flags.DEFINE_integer('chance', 0, 'Decides what happens when.')
 _KEEP = flags.DEFINE_string(
   'keep', None, 'A new folder for all runs; by default they are thrown away.'
@@ -216,6 +219,7 @@ def _flags(num_rounds: int) -> tuple[str, ...]:
     '--eval_every=6',
     '--checkpoint_every=5',
     f'--algorithm={_TRAINED.value}',
+    f'--vectors_in={_VECTORS_IN.value}',
   )
 
 

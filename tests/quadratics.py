@@ -84,11 +84,21 @@ def training(
   )
 
 
+def states(built, num_rounds):
+  """Runs rounds; yields what happened and the state after each."""
+  rounds = rounds_lib.Rounds(built)
+  for t in range(1, num_rounds + 1):
+    yield rounds.run(t), rounds.state
+
+
+def model_of(state):
+  """Returns the number w of a state."""
+  return float(state.global_model_weights.trainable[0][0])
+
+
 def run(built, num_rounds):
   """Runs rounds; returns the models after each, and the last state."""
-  rounds = rounds_lib.Rounds(built)
-  models = []
-  for t in range(1, num_rounds + 1):
-    rounds.run(t)
-    models.append(float(rounds.state.global_model_weights.trainable[0][0]))
-  return models, rounds.state
+  models, state = [], None
+  for _, state in states(built, num_rounds):
+    models.append(model_of(state))
+  return models, state

@@ -118,13 +118,17 @@ def f3ast(
 
 
 def fedavg(w, p, rounds, train, by_share=False, proximal=0.0):
-  """FedAvg: equal weights, or p_k over their sum in S_t."""
+  """FedAvg: equal weights, or p_k over their sum in S_t.
+
+  Who is drawn with replacement may be in S_t several times.
+  """
   models = []
   for t, (clients, _) in enumerate(rounds, 1):
     weights = {k: p[k] if by_share else 1.0 for k in clients}
     updates = _updates(train, clients, t, w, proximal)
     if len(clients):
-      w = w + _total(weights, updates, clients) / sum(weights.values())
+      total = sum(weights[k] for k in clients)
+      w = w + _total(weights, updates, clients) / total
     models.append(w)
   return models, {}
 

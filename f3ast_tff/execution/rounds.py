@@ -275,7 +275,9 @@ class Rounds:
           'small for it, let fewer clients take part (--clients_per_round).'
         ) from error
       state, metrics = repeated
-    state = self._keep(state, selected.kept)
+    if selected.kept:
+      kept = training_lib.kept_after(selected, metrics)
+      state = self._keep(state, kept)
     if self._training.files:
       leaves = list(state.leaves)
       leaves[self._places.vectors.clients] = tf.constant(

@@ -218,7 +218,7 @@ def _server_update(
       optimizer_state, weights.trainable, update
     )
     # Nor does a sum that overflows count: then all are excluded.
-    is_finite = client_work.is_finite(update)
+    is_finite = client_work.is_finite((update, server))
     counted = tf.where(is_finite, tally.counted, 0)
     is_step = tf.reduce_any(counted > 0)
     if rule and rule.moves_alone:

@@ -165,7 +165,8 @@ class Training:
       self.inputs(selected.cohort, round_num, selected.lost, vectors),
     )
     if selected.kept:
-      state = state._replace(kept=type(state.kept)(selected.kept))
+      kept = kept_after(selected, metrics)
+      state = state._replace(kept=type(state.kept)(kept))
     if self.files:
       references = written(self.files, metrics, round_num, table)
       state = state._replace(
@@ -177,6 +178,12 @@ class Training:
 def kept_of(kept: Any) -> selection.Kept:
   """Returns what a state keeps, as the selection takes it."""
   return {name: np.asarray(value) for name, value in dict(kept).items()}
+
+
+def kept_after(selected: selection.Selection, metrics: Any) -> selection.Kept:
+  """Returns what the method keeps, given which updates did not count."""
+  excluded = np.flatnonzero(metrics['selection']['excluded_clients'])
+  return selected.kept_without(excluded) if excluded.size else selected.kept
 
 
 def written(

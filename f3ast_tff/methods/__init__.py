@@ -59,7 +59,7 @@ def _ca_fed(
   eigenvalues = None
   if isinstance(availability, availability_lib.Markov):
     eigenvalues = 1 - availability.on_to_off - availability.off_to_on
-  return ca_fed.build(availability.probabilities(1), eigenvalues)
+  return ca_fed.build(availability.probabilities, eigenvalues)
 
 
 # What can be added to a policy, by name. A number after a colon is given to it;
@@ -105,12 +105,10 @@ def parse_method(
     number = float(value)
   except ValueError:
     number = math.nan
-  if name in _WITHOUT_NUMBER or math.isnan(number):
-    takes = ' or ca_fed:true' if name == 'ca_fed' else ':NUMBER'
-    raise ValueError(
-      f'method must be {name}{"" if name in _WITHOUT_NUMBER[2:] else takes}, '
-      f'but it is {text!r}.'
-    )
+  if name in _WITHOUT_NUMBER or not math.isfinite(number):
+    takes = '' if name in _WITHOUT_NUMBER else ':NUMBER'
+    takes = ' or ca_fed:true' if name == 'ca_fed' else takes
+    raise ValueError(f'method must be {name}{takes}, but it is {text!r}.')
   return METHODS[name](number)
 
 

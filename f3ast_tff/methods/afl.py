@@ -20,6 +20,7 @@ _FLOOR = 0.1
 
 def project(x: np.ndarray, floor: float = 0.0) -> np.ndarray:
   """Returns the nearest point with sum 1 whose numbers are all >= floor."""
+  x = x - x.max()  # The same point; 1 is lost in sums of large numbers.
   room = 1 - x.size * floor
   falling = np.sort(x - floor)[::-1]
   shifts = (room - np.cumsum(falling)) / np.arange(1, x.size + 1)
@@ -47,7 +48,7 @@ def _aim_at_shares(policy: selection.Policy) -> selection.Policy:
     weights = rates.weights(shares[clients], _rates_of(s, clients))
     return selection.Cohort(clients, weights)
 
-  return selection.needs_losses(selection.like(policy, select))
+  return selection.needs_losses(selection.like(policy, select, is_mean=False))
 
 
 def build(learning_rate: float = 0.0001) -> selection.Method:

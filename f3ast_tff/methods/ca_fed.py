@@ -16,6 +16,7 @@ If only some of those left are selected, uniformly, their weights grow by how
 many there were for each. Another selection keeps its own weights.
 """
 
+from collections.abc import Callable
 from typing import Optional
 
 import numpy as np
@@ -82,14 +83,15 @@ def excluded(
 
 
 def build(
-  pi: Optional[np.ndarray] = None, eigenvalues: Optional[np.ndarray] = None
+  pi_of: Optional[Callable[[int], np.ndarray]] = None,
+  eigenvalues: Optional[np.ndarray] = None,
 ) -> selection.Method:
   """Returns the method.
 
   Args:
-    pi: The probabilities to be available, if they are known, as in the
-      authors' code; None to estimate them and the eigenvalues.
-    eigenvalues: lambda, if pi is given; None for 0.
+    pi_of: Maps a round to the probabilities to be available, if they are known,
+      as in the authors' code; None to estimate them and the eigenvalues.
+    eigenvalues: lambda, if pi is known; None for 0.
 
   Returns:
     The method.
@@ -100,9 +102,9 @@ def build(
       s: selection.Situation, rng: np.random.Generator
     ) -> selection.Cohort:
       chances, lambdas = estimates(s)
-      if pi is not None:
-        chances = pi
-        lambdas = np.zeros(pi.size) if eigenvalues is None else eigenvalues
+      if pi_of is not None:
+        chances = pi_of(s.round_num)
+        lambdas = np.zeros(s.p.size) if eigenvalues is None else eigenvalues
       out = excluded(s.p, _losses(s), chances, lambdas)
       left = s.available & ~out
       cohort = policy(s._replace(available=left), rng)

@@ -32,7 +32,7 @@ def _weigh(policy: selection.Policy) -> selection.Policy:
     weights = s.p[clients] * s.kept['mean_interval'][clients]
     return selection.Cohort(clients, weights)
 
-  return selection.like(policy, select)
+  return selection.like(policy, select, is_mean=False)
 
 
 def build(cutoff: float = math.inf) -> selection.Method:

@@ -18,6 +18,7 @@ import tensorflow_federated as tff
 
 from f3ast_tff import availability
 from f3ast_tff import traces
+from f3ast_tff import vector_files
 from f3ast_tff.datasets import federated
 from f3ast_tff.execution import rounds as rounds_lib
 from f3ast_tff.execution.cluster import cluster as cluster_lib
@@ -141,6 +142,7 @@ def run(
   run_directory.record_data(folder, data, federated.origin(data))
   if training.files:
     training.files.cut_back(start)
+    _forget(training.files, files)  # A kill may have come before that.
   trace_file.begin(folder, training.selector)
   progress = _train(
     config,
@@ -267,11 +269,18 @@ def _train(
           files.origin,
           files.rows,
         )
-        if training.files:  # The oldest checkpoint is there in case of need.
-          training.files.forget(checkpoint.rounds(files.checkpoints)[0])
+        if training.files:
+          _forget(training.files, files)
       moments = began, trained, evaluated, time.perf_counter()
       files_lib.write_timing(files.folder, t, moments)
   return progress
+
+
+def _forget(vectors: vector_files.VectorFiles, files: _Files) -> None:
+  """Removes the vectors that no checkpoint needs, also not the oldest one."""
+  saved = checkpoint.rounds(files.checkpoints)
+  if saved:
+    vectors.forget(saved[0])
 
 
 def _diverged(

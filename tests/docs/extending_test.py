@@ -88,6 +88,27 @@ def test_a_policy_of_ones_own_decides_who_takes_part():
     np.testing.assert_allclose(cohort.weights, p[selected] / r_then)
 
 
+def test_a_method_of_ones_own_keeps_numbers(monkeypatch):
+  for name in ('METHODS', 'ALGORITHMS'):
+    monkeypatch.setattr(methods, name, dict(getattr(methods, name)))
+  (example,) = re.findall(r'```python\n([^`]*careful.*?)```', _PAGE, re.DOTALL)
+  exec(example, {})
+  assert methods.ALGORITHMS['careful'][:3] == ('f3ast', 'sgd', 'careful')
+  p, seen = np.full(5, 0.2), set()
+  plain, changed = (
+    methods.build_selector(p, 'scarce', 2, method=name).simulate(30)
+    for name in ('none', 'careful')
+  )
+  for one, other in zip(plain, changed):
+    clients = one.cohort.clients.tolist()
+    factors = [1 if k in seen else 0.5 for k in clients]
+    np.testing.assert_allclose(
+      other.cohort.weights, factors * one.cohort.weights
+    )
+    seen |= set(clients)
+  assert len(seen) == 5
+
+
 @pytest.mark.parametrize(
   'name, flag', [('shifts', 'avail'), ('lowest_rate', 'selection')]
 )

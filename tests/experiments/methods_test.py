@@ -82,6 +82,8 @@ def test_groups_quotas_and_a_target_on_the_command_line(tmp_path):
     ('--target=fair', "target is 'fair', but it must be data, uniform"),
     ('--target=file:absent.csv', "absent.csv' is not a file"),
     ('--group_quota=..3', 'group_quota or target=groups, but there is no gro'),
+    ('--method=afl:inf', 'method must be afl:NUMBER'),
+    ('--rate_step=annealed:inf', 'step of the rates must be constant'),
     ('--proximal=-1', 'proximal must be at least 0'),
     ('--num_candidates=0', 'num_candidates must be at least 1'),
   ],

@@ -13,6 +13,7 @@ import pytest
 from f3ast_tff import selection
 from f3ast_tff.datasets import synthetic
 from f3ast_tff.execution import rounds as rounds_lib
+from f3ast_tff.methods import fedavg
 from f3ast_tff.models import softmax
 from f3ast_tff.runs import config as config_lib
 from f3ast_tff.runs import task as task_lib
@@ -55,7 +56,10 @@ def _run(training):
   for t in range(1, 31):
     found = rounds.run(t)
     there = np.flatnonzero(found.available).tolist()
-    cohorts.append((found.cohort.clients.tolist(), there))
+    clients, weights = found.cohort
+    if training.selector.policy is fedavg.select_with_replacement:
+      clients = np.repeat(clients, np.rint(4 * weights).astype(int))
+    cohorts.append((clients.tolist(), there))
     models.append(_flat(rounds.state))
   return first, cohorts, models
 
@@ -93,10 +97,14 @@ _AFL = functools.partial(
   _with_losses(loops.afl), ascent=0.01, floor=0.1 / 20, beta=_BETA
 )
 _R = object()  # To be replaced by r(0).
+_PI = object()  # By the true probabilities to be available.
 _RATES = {'beta': _BETA, 'r': _R}
 
 _METHODS = {
   'fedavg': ({'algorithm': 'fedavg'}, loops.fedavg, {}),
+  'fedavg_with_replacement': (
+    {'algorithm': 'fedavg_with_replacement'}, loops.fedavg, {}
+  ),
   'uniform': ({'algorithm': 'uniform'}, loops.fedavg, {'by_share': True}),
   'f3ast': ({}, loops.f3ast, _RATES),
   'f3ast_safe': (
@@ -115,12 +123,20 @@ _METHODS = {
   'ca_fed': (
     {'algorithm': 'ca_fed'}, _with_losses(loops.ca_fed), {'by_past': True}
   ),
+  'ca_fed, told pi': (
+    {'algorithm': 'ca_fed', 'method': 'ca_fed:true'},
+    _with_losses(loops.ca_fed),
+    {'pi': _PI, 'lam': np.zeros(20)},
+  ),
   'mifa': ({'algorithm': 'mifa'}, loops.mifa, {}),
+  'f3ast + mifa': ({'method': 'mifa'}, loops.mifa, {}),
   'fedvarp': ({'algorithm': 'fedvarp'}, loops.fedvarp, {}),
+  'f3ast + fedvarp': ({'method': 'fedvarp'}, loops.fedvarp, _RATES),
   'f3ast + fedstale': (
     {'method': 'fedvarp:0.5'}, loops.fedvarp, {**_RATES, 's': 0.5}
   ),
   'fedawe': ({'algorithm': 'fedawe'}, loops.fedawe, {'by_share': True}),
+  'f3ast + fedawe': ({'method': 'fedawe'}, loops.fedawe, {'by_share': True}),
   'scaffold': ({'algorithm': 'scaffold'}, loops.scaffold, {'rate': _RATE}),
   'f3ast + scaffold': (
     {'method': 'scaffold'}, loops.scaffold, {**_RATES, 'rate': _RATE}
@@ -144,8 +160,12 @@ def test_thirty_rounds_are_those_of_the_loop(name):
   settings, loop, arguments = _METHODS[name]
   training = task_lib.build(_config(**settings), _task())
   first, cohorts, models = _run(training)
+  selector = training.selector
+  known = {
+    _R: selector.initial_rates, _PI: selector.availability.probabilities(1)
+  }
   arguments = {
-    key: training.selector.initial_rates if value is _R else value
+    key: known[value] if value is _R or value is _PI else value
     for key, value in arguments.items()
   }
   expected, _ = loop(

@@ -61,6 +61,9 @@ def test_algorithms_are_policies_and_optimizers():
   [
     ('scafold', 'Did you mean scaffold|scaffold'),
     ('scaffold:1', "method must be scaffold, but it is 'scaffold:1'"),
+    ('none:1', "method must be none, but it is 'none:1'"),
+    ('afl:inf', "method must be afl:NUMBER, but it is 'afl:inf'"),
+    ('feddyn:inf', "method must be feddyn:NUMBER, but it is 'feddyn:inf'"),
     ('feddyn:x', "method must be feddyn:NUMBER, but it is 'feddyn:x'"),
     ('feddyn:0', 'alpha must be above 0, but it is 0'),
     ('fedvarp:2', r'factor must be in \[0, 1\], but it is 2'),
@@ -72,6 +75,20 @@ def test_algorithms_are_policies_and_optimizers():
 def test_methods_that_do_not_exist_are_named(text, message):
   with pytest.raises(ValueError, match=message):
     methods.build_selector(_P, 'always', 1, method=text)
+
+
+def test_ca_fed_is_told_the_probabilities_of_the_round():
+  # One client each, by turns: pi is 1 for who is there, and 0 for the others.
+  selector = methods.build_selector(
+    _P, 'blocks:3,1,always', 3, policy='uniform', method='ca_fed:true'
+  )
+  kept = selector.initial_kept
+  for t in range(1, 7):
+    found = selector.select(
+      t, selector.initial_rates, lambda clients: _P[clients], kept
+    )
+    np.testing.assert_allclose(found.cohort.weights, _P[found.cohort.clients])
+    kept = found.kept
 
 
 def test_what_is_built_is_what_was_asked_for():

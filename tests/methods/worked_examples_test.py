@@ -11,8 +11,10 @@ import numpy as np
 import pytest
 
 from f3ast_tff import selection
+from f3ast_tff import vectors
 from f3ast_tff.methods import afl
 from f3ast_tff.methods import ca_fed
+from f3ast_tff.methods import feddyn
 from f3ast_tff.methods import scaffold
 from tests import quadratics
 
@@ -24,118 +26,183 @@ _EQUAL = {'p': quadratics.EQUAL, 'policy': 'uniform'}
 
 def _near(actual, expected):
   np.testing.assert_allclose(
-    np.ravel(actual), np.ravel(expected), rtol=0, atol=2e-6
+    np.ravel(actual), np.ravel(expected), rtol=0, atol=1e-6
   )
 
 
-# What is built, the models after each round, the server's vector, the clients'.
+# What is built, and what is known after the first and the second round: the
+# model w, rates r, weights of those who take part, the server's vector, the
+# clients' vectors, or what is kept under another name.
 _EXAMPLES = {
-  'f3ast': ({}, [1.6796875, 4.687940473], None, None),
-  'weight cap': ({'weight_cap': 0.45}, [1 - 0.75 * 0.45 + 2.25 * 0.45], 0, 0),
-  'sum cap': ({'sum_cap': 0.5}, [1 - 0.1935483871 + 0.5443548387], 0, 0),
-  'f3ast + fedprox': (
-    {'proximal': 0.5}, [1.56640625, 4.138100787], None, None
+  'f3ast': (
+    {},
+    {
+      'w': [1.6796875, 4.687940473],
+      'r': [(1, 0.64, 0.36), (0.9, 0.676, 0.424)],
+      'weights': [(0.5, 0.46875), (0.443786982, 0.471698113)],
+    },
   ),
+  'weight cap': (
+    {'weight_cap': 0.45}, {'w': [1 - 0.75 * 0.45 + 2.25 * 0.45]}
+  ),
+  'sum cap': ({'sum_cap': 0.5}, {'w': [1 - 0.1935483871 + 0.5443548387]}),
+  'f3ast + fedprox': ({'proximal': 0.5}, {'w': [1.56640625, 4.138100787]}),
   'fedprox by data': (
     {'policy': 'uniform_by_data', 'proximal': 0.5},
-    [1.3125, 3.9921875],
-    None,
-    None,
+    {'w': [1.3125, 3.9921875]},
   ),
-  'mifa': ({'method': 'mifa'}, [1.3, 2.5375], 1.2375, [-0.75, 2.025, 5.025]),
-  'mifa, 1/N': ({**_EQUAL, 'method': 'mifa'}, [1.5, 3.5], None, None),
+  'mifa': (
+    {'method': 'mifa'},
+    {
+      'w': [1.3, 2.5375],
+      'server': [0.3, 1.2375],
+      'clients': [(-0.75, 2.25, 0), (-0.75, 2.025, 5.025)],
+    },
+  ),
+  'mifa, 1/N': ({**_EQUAL, 'method': 'mifa'}, {'w': [1.5, 3.5]}),
   'fedvarp, 1/N': (
     {**_EQUAL, 'method': 'fedvarp'},
-    [1.75, 4.3125],
-    (-0.75 + 1.6875 + 4.6875) / 3,
-    [-0.75, 1.6875, 4.6875],
+    {
+      'w': [1.75, 4.3125],
+      'server': [0.5, (-0.75 + 1.6875 + 4.6875) / 3],
+      'clients': [(-0.75, 2.25, 0), (-0.75, 1.6875, 4.6875)],
+    },
   ),
   'f3ast + fedvarp': (
     {'method': 'fedvarp'},
-    [1.6796875, 3.989419762],
-    0.5 * -0.75 + 0.3 * 1.740234375 + 0.2 * 4.740234375,
-    [-0.75, 1.740234375, 4.740234375],
+    {
+      'w': [1.6796875, 3.989419762],
+      'server': [
+        0.3, 0.5 * -0.75 + 0.3 * 1.740234375 + 0.2 * 4.740234375
+      ],
+      'clients': [(-0.75, 2.25, 0), (-0.75, 1.740234375, 4.740234375)],
+    },
   ),
   'fedstale': (
     {'method': 'fedvarp:0.5'},
-    [1.6796875, (3.989419762 + 4.687940473) / 2],
-    None,
-    None,
+    {'w': [1.6796875, (3.989419762 + 4.687940473) / 2]},
+  ),
+  'fedstale, factor 0 is f3ast': (
+    {'method': 'fedvarp:0'}, {'w': [1.6796875, 4.687940473]}
   ),
   'fedawe, 1/N': (
     {**_EQUAL, 'method': 'fedawe'},
-    [1.75, 7.46875],
-    0,
-    [1.75, 7.46875, 7.46875],
+    {
+      'w': [1.75, 7.46875],
+      'server': [0, 0],
+      'clients': [(1.75, 1.75, 1), (1.75, 7.46875, 7.46875)],
+    },
   ),
   'scaffold, 1/N': (
     {**_EQUAL, 'method': 'scaffold'},
-    [1.75, 4.46875],
-    -1.979166667,
-    [0.75, -2.125, -4.5625],
+    {
+      'w': [1.75, 4.46875],
+      'server': [-0.5, -1.979166667],
+      'clients': [(0.75, -2.25, 0), (0.75, -2.125, -4.5625)],
+    },
   ),
   'f3ast + scaffold': (
     {'method': 'scaffold'},
-    [1.6796875, 4.145034086],
-    -1.226367187,
-    [0.75, -2.227734375, -4.665234375],
+    {
+      'w': [1.6796875, 4.145034086],
+      'server': [-0.3, -1.226367187],
+      'clients': [(0.75, -2.25, 0), (0.75, -2.227734375, -4.665234375)],
+    },
   ),
   'feddyn, 1/N': (
     {**_EQUAL, 'method': 'feddyn:0.5'},
-    [2.041666667, 6.093315972],
-    -0.935329861,
-    None,
+    {
+      'w': [2.041666667, 6.093315972],
+      'server': [-0.208333333, -0.935329861],
+      'clients': [(0.3125, -0.9375, 0)],
+    },
   ),
   'f3ast + feddyn': (
     {'method': 'feddyn:0.5'},
-    [1.81640625, 5.241616603],
-    -0.628295898,
-    [0.3125, -1.326904297, -1.932373047],
+    {
+      'w': [1.81640625, 5.241616603],
+      'server': [-0.125, -0.628295898],
+      'clients': [
+        (0.3125, -0.9375, 0), (0.3125, -1.326904297, -1.932373047)
+      ],
+    },
   ),
   'f3ast + afl': (
-    {'method': 'afl:0.01'}, [1.6796875, 4.523661278], None, None
+    {'method': 'afl:0.01'},
+    {
+      'w': [1.6796875, 4.523661278],
+      'shares': [
+        (0.479895833, 0.345208333, 0.174895833),
+        (0.309600225, 0.214734101, 0.475665674),
+      ],
+    },
   ),
   'ca_fed, told pi': (
     {
       'policy': 'uniform',
       'method': ca_fed.build(
-        np.array([0.8, 0.5, 0.2]), np.array([0.1, 0.5, 0.9])
+        lambda round_num: np.array([0.8, 0.5, 0.2]), np.array([0.1, 0.5, 0.9])
       ),
     },
-    [0.53125, 2.0921875],
-    None,
-    None,
+    {
+      'w': [0.53125, 2.0921875],
+      'weights': [0.625, 0.6],
+      'loss': [(0.5, 4.5, 2.5), (0.5, 6.016113281, 27.891113281)],
+    },
   ),
 }
 
 
+def _found(what, happened, state):
+  if what == 'w':
+    return quadratics.model_of(state)
+  if what == 'weights':
+    return happened.cohort.weights
+  if what in ('server', 'clients'):
+    return getattr(state.vectors, what)
+  return state.rates if what == 'r' else state.kept[what]
+
+
 @pytest.mark.parametrize('name', _EXAMPLES)
 def test_by_hand(name):
-  settings, expected, server, own = _EXAMPLES[name]
+  settings, expected = _EXAMPLES[name]
   built = quadratics.training(_SETS, **settings)
-  (*models, last), state = quadratics.run(built, 3)
-  _near(models[: len(expected)], expected)
+  *rounds, (_, last) = list(quadratics.states(built, 3))
+  for what, values in expected.items():
+    for value, (happened, state) in zip(values, rounds):
+      _near(_found(what, happened, state), value)
   # In the third round nobody is there; only MIFA moves on.
-  _near(last - models[1], state.vectors.server if 'mifa' in name else 0)
-  if built.selector.method.vectors and server is not None:
-    _near(state.vectors.server, server)
-  if built.selector.method.vectors and own is not None:
-    _near(state.vectors.clients, own)
+  _near(
+    quadratics.model_of(last) - quadratics.model_of(rounds[1][1]),
+    last.vectors.server if 'mifa' in name else 0,
+  )
 
 
 @pytest.mark.parametrize(
-  'method, models, last',
+  'method, models, third',
   [
-    ('fedau:4', [2.1953125, 5.678125], [4 / 3, 2.5, 3]),
-    ('fedau', [2.1953125, 3.066015625], [4 / 3, 2.5, 6]),
+    ('fedau:4', [2.1953125, 5.678125], [1, 1, 1, 4, 4, 3]),
+    ('fedau', [2.1953125, 3.066015625], [1, 1, 1, 1, 1, 6]),
+    # Every interval is cut at once: absent clients count as 0.
+    ('fedau:1', [1.45703125, 2.4384765625], 6 * [1]),
   ],
 )
-def test_fedau_by_hand(method, models, last):
+def test_fedau_by_hand(method, models, third):
   sets = [(0,), (0, 1), (), (0,), (1,), (2,)]
   built = quadratics.training(sets, policy='uniform', method=method)
-  found, state = quadratics.run(built, 6)
-  _near(found, [0.625, 1.15, 1.15, 0.71875, *models])
-  _near(state.kept['mean_interval'], last)
+  first = [1, 1, 1, 4 / 3, 4 / 3, 4 / 3]
+  second = [1, 2, 2, 2, 2.5, 2.5]
+  if method == 'fedau:1':
+    first = second = third
+  *_, found = zip(*quadratics.states(built, 6))
+  _near(
+    [quadratics.model_of(state) for state in found],
+    [0.625, 1.15, 1.15, 0.71875, *models],
+  )
+  _near(
+    [state.kept['mean_interval'] for state in found],
+    np.transpose([first, second, third]),
+  )
 
 
 def test_fedawe_by_share_by_hand():
@@ -148,11 +215,21 @@ def test_fedawe_by_share_by_hand():
 
 
 def test_afl_by_hand():
-  built = quadratics.training(_SETS, method='afl:0.01')
-  _, state = quadratics.run(built, 2)
-  _near(state.kept['shares'], [0.309600225, 0.214734101, 0.475665674])
+  # All clients in every round: r = 1.
+  built = quadratics.training(
+    2 * [(0, 1, 2)],
+    policy='uniform',
+    k=3,
+    rate_init='uniform',
+    method='afl:0.01',
+  )
+  (_, first), (_, second) = quadratics.states(built, 2)
+  _near([quadratics.model_of(s) for s in (first, second)], [2.35, 3.4075])
+  _near(first.kept['shares'], [0.406666667, 0.246666667, 0.346666667])
+  _near(second.kept['shares'], [0.367333333, 0.193333333, 0.439333333])
   _near(afl.project(np.array([0.95, 0.2, 0.05])), [0.875, 0.125, 0])
   _near(afl.project(np.array([0.95, 0.2, 0.05]), 0.1), [0.8, 0.1, 0.1])
+  _near(afl.project(np.array([0.2, 1e38, 0.05]), 0.1), [0.1, 0.8, 0.1])
 
 
 def test_annealed_and_corrected_rates_by_hand():
@@ -179,6 +256,15 @@ def test_annealed_and_corrected_rates_by_hand():
     _near(state.rates[0], rates[-1])
 
 
+def test_corrected_rates_from_zero_by_hand():
+  # r = 0, 0, 0.1, 0.09, each over 1 - 0.9^t.
+  built = quadratics.training(
+    [(), (), (0,), ()], k=1, rate_step='corrected', rate_init='p'
+  )
+  found = [state.rates[0] for _, state in quadratics.states(built, 4)]
+  np.testing.assert_allclose(found, [0, 0, 0.369004, 0.261704], atol=1e-6)
+
+
 def test_the_echoes_of_who_is_there_sum_to_the_round():
   rng = np.random.default_rng(1)
   sets = [np.flatnonzero(rng.random(3) < 0.5) for _ in range(9)]
@@ -194,13 +280,97 @@ def test_the_echoes_of_who_is_there_sum_to_the_round():
     kept = found.kept
 
 
-def test_all_clients_every_round_is_fedavg():
-  # One step of each is that of FedAvg: 1 - 0.75 (1 - 4) = 3.25.
-  for method in ('fedau', 'mifa', 'fedawe'):
-    built = quadratics.training(
-      [(0, 1, 2)], p=quadratics.EQUAL, k=3, method=method
+@pytest.mark.parametrize(
+  'method', ['none', 'fedau', 'mifa', 'fedvarp', 'scaffold', 'fedawe']
+)
+def test_all_clients_every_round_is_fedavg(method):
+  # A step is 0.75 of the way to 4, the mean of b.
+  built = quadratics.training(
+    3 * [(0, 1, 2)], p=quadratics.EQUAL, k=3, method=method
+  )
+  models, _ = quadratics.run(built, 3)
+  # SCAFFOLD's c and FedAWE's own models are those of FedAvg here, too.
+  _near(models, [3.25, 3.8125, 3.953125])
+
+
+@pytest.mark.parametrize('method', ['none', 'mifa', 'fedvarp', 'fedau'])
+@pytest.mark.parametrize('policy', ['uniform_by_data', 'f3ast'])
+def test_equal_clients_take_one_step_times_the_sum_of_weights(policy, method):
+  built = quadratics.training(
+    _SETS, policy=policy, b=(4, 4, 4), proximal=0.5, method=method
+  )
+  (happened, state), *_ = quadratics.states(built, 1)
+  total = happened.cohort.weights.sum()
+  if method == 'mifa':  # Of those who were seen.
+    total = 0.8
+  elif policy == 'uniform_by_data' and method != 'fedau':
+    assert total == pytest.approx(1)
+  else:
+    assert abs(total - 1) > 0.01
+  _near(quadratics.model_of(state), 1 + total * 0.625 * 3)
+
+
+def test_shares_of_afl_sum_to_one():
+  built = quadratics.training(
+    [(0, 1), (2,), (1,), (0, 2), ()], method='afl:0.3'
+  )
+  for _, state in quadratics.states(built, 5):
+    _near(state.kept['shares'].sum(), 1)
+    assert state.kept['shares'].min() >= 0.1 / 3 - 1e-9
+
+
+def test_ca_fed_excludes_nobody_if_bias_costs_much():
+  losses, pi = np.array([0.5, 4.5, 2.5]), np.array([0.8, 0.5, 0.2])
+  lam = np.array([0.1, 0.5, 0.9])
+  found = ca_fed.excluded(quadratics.P, losses, pi, lam)
+  assert found.tolist() == [False, True, False]
+  assert not ca_fed.excluded(quadratics.P, losses, pi, lam, kappa=1e9).any()
+
+
+@pytest.mark.parametrize(
+  'method', ['fedau', 'afl', 'mifa', 'fedvarp', 'fedawe', 'scaffold', 'feddyn']
+)
+def test_an_update_that_is_not_finite_leaves_what_is_kept(method):
+  # Client 1 has no number; what is kept is as if it had not been there.
+  built, without = (
+    quadratics.training(sets, b=(0, b, 8), policy='uniform', method=method)
+    for sets, b in ((_SETS, np.nan), ([(0,), (2,)], 4))
+  )
+  _, bad = quadratics.run(built, 2)
+  _, good = quadratics.run(without, 2)
+  state = built.initialize()
+  for t in (1, 2):
+    state, _ = built.next(state, t)
+  for name, value in dict(bad.kept).items():
+    if name != 'shares':
+      _near(value, good.kept[name])
+    np.testing.assert_array_equal(value, state.kept[name])
+  if method == 'afl':  # Nothing but the projection moves it.
+    assert bad.kept['shares'][1] <= quadratics.P[1]
+  if bad.vectors:
+    rows = bad.vectors.clients
+    first = 1 if method == 'fedawe' else 0
+    assert rows[1] == first and np.isfinite(rows).all()
+    assert rows[0] != first and rows[2] != first
+    _near(rows, state.vectors.clients)
+    if method != 'fedawe':  # There the server has none.
+      _near(bad.vectors.server, quadratics.P @ rows)
+
+
+def test_a_vector_of_the_server_that_overflows_leaves_all_as_it_was():
+  method = selection.Method(
+    vectors=vectors.Vectors(
+      own=lambda own, server, v, mean_gradient: v,
+      step=lambda server, model_sum, state_sum: (
+        model_sum, server + 100 * state_sum * 1e38
+      ),
     )
-    _near(quadratics.run(built, 1)[0], 3.25)
+  )
+  built = quadratics.training(_SETS, method=method)
+  (happened, state), *_ = quadratics.states(built, 1)
+  assert happened.metrics['selection']['excluded'] == 2
+  assert quadratics.model_of(state) == 1
+  assert not state.vectors.server[0].any() and not state.vectors.clients.any()
 
 
 # Client drift: a = (1, 2, 4), five steps of rate 0.05. The optimum of sum p F
@@ -223,7 +393,7 @@ class _Coins:
     return np.array([0.9, 0.5, 0.3])
 
 
-def _in_the_model_sum_too(method):
+def _in_the_state_sum_too(method):
   """The mistake: the weights p / r in the state sum."""
   return selection.Method(
     vectors=method.vectors,
@@ -233,7 +403,12 @@ def _in_the_model_sum_too(method):
 
 @pytest.mark.parametrize(
   'method, end',
-  [('scaffold', 4.6316), ('feddyn:1', 4.6316), ('fedvarp', 4.2306)],
+  [
+    ('scaffold', 4.6316),
+    ('feddyn:1', 4.6316),
+    ('fedvarp', 4.2306),
+    ('mifa', 4.2306),
+  ],
 )
 def test_where_methods_come_to_rest(method, end):
   built = quadratics.training(
@@ -248,14 +423,17 @@ def test_where_methods_come_to_rest(method, end):
   assert np.std(models[-100:]) < 1e-4
 
 
-def test_with_p_over_r_in_the_state_sum_they_rest_elsewhere():
+@pytest.mark.parametrize(
+  'method', [scaffold.build(), feddyn.build(1)], ids=['scaffold', 'feddyn']
+)
+def test_with_p_over_r_in_the_state_sum_they_rest_elsewhere(method):
   built = quadratics.training(
     _Coins(),
     a=_A,
     num_steps=5,
     rate=0.05,
     beta=0.01,
-    method=_in_the_model_sum_too(scaffold.build()),
+    method=_in_the_state_sum_too(method),
   )
   models, state = quadratics.run(built, 1200)
   assert abs(models[-1] - 4.6316) > 0.5

@@ -77,22 +77,25 @@ def test_no_room_is_one_sentence(task, make_config, tmp_path, monkeypatch):
     loop.run(config, task, tmp_path)
 
 
-# Dies after the last round, whose files no checkpoint refers to.
+# Dies after the last round: before its checkpoint, which no file of that round
+# is in then, or after it, when files of before are there that none needs.
 _DIES = """
 import os, signal, sys
 from f3ast_tff.runs import checkpoint
-save = checkpoint.save
+save, is_after = checkpoint.save, sys.argv.pop(1) == 'after'
 def die_in_round_6(folder, round_num, *arguments):
+  if round_num < 6 or is_after:
+    save(folder, round_num, *arguments)
   if round_num == 6:
     os.kill(os.getpid(), signal.SIGKILL)
-  save(folder, round_num, *arguments)
 checkpoint.save = die_in_round_6
 from experiments import synthetic
 synthetic.main()
 """
 
 
-def test_a_killed_run_resumes_exactly(tmp_path):
+@pytest.mark.parametrize('when, saved', [('before', [2, 4]), ('after', [4, 6])])
+def test_a_killed_run_resumes_exactly(when, saved, tmp_path):
   flags = (
     '--num_clients=8',
     '--rounds=6',
@@ -102,10 +105,10 @@ def test_a_killed_run_resumes_exactly(tmp_path):
   )
   killed, whole = tmp_path / 'killed', tmp_path / 'whole'
   done = subprocess.run(
-    [sys.executable, '-c', _DIES, *flags, f'--output_dir={killed}']
+    [sys.executable, '-c', _DIES, when, *flags, f'--output_dir={killed}']
   )
   assert done.returncode == -signal.SIGKILL
-  assert checkpoint.rounds(killed / 'checkpoints') == [2, 4]
+  assert checkpoint.rounds(killed / 'checkpoints') == saved
   assert list((killed / 'vectors').glob('*_round_6.npy'))
   for folder in (killed, whole):
     done = command_lines.run(
@@ -117,6 +120,11 @@ def test_a_killed_run_resumes_exactly(tmp_path):
     )
     assert done.returncode == 0, done.stderr
   _assert_same(killed, whole)
+  there, expected = (
+    sorted(path.name for path in (folder / 'vectors').iterdir())
+    for folder in (killed, whole)
+  )
+  assert there == expected
 
 
 if __name__ == '__main__':
