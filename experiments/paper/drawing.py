@@ -21,6 +21,9 @@ STYLES: Mapping[str, tuple[str, str, str]] = {
     ('fedadam', summary.PINK, '--'),
     ('f3ast_adam', summary.GREEN, '-'),
     ('power_of_choice', summary.GREY, ':'),
+    ('fedavg_with_replacement', '#e69f00', '-.'),
+    ('fedadam_with_replacement', '#882255', '-.'),
+    (design.SAFE, '#56b4e9', '-'),
   )
 }
 
@@ -127,8 +130,10 @@ def next_to_paper(
   paper_marker: str,
   **bars: Any,
 ) -> None:
-  """Draws our numbers with error bars and hollow ones of the paper."""
+  """Draws our numbers with error bars, and hollow ones where it has any."""
   axes.errorbar(*ours, label=f'{name}, ours', **style, **bars)
+  if paper[0].isna().all() or paper[1].isna().all():
+    return
   axes.plot(
     *paper,
     color=style['color'],
