@@ -22,7 +22,7 @@ _DIVERGED = 'diverged'
 _WORDS = {
   verdicts.HOLDS: ('higher', True),
   verdicts.FAILS: ('lower', True),
-  verdicts.UNDECIDED: ('not significantly different', False),
+  verdicts.UNDECIDED: ('not significantly different', True),
   _ONE_SEED: ('undecided with one seed', True),
   _DIVERGED: ('undecided, as a run diverged,', False),
 }
@@ -55,9 +55,9 @@ def _kind(claim: verdicts.Claim) -> str:
 
 
 def _gap(claim: verdicts.Claim) -> str:
-  """Returns the difference, with as many digits as seeds agree on."""
+  """Returns the difference, with its spread where it is decided."""
   sd = claim.differences.std(skipna=False)
-  spread = '' if math.isnan(sd) else f' ± {sd:.3f}'
+  spread = f' ± {sd:.3f}' if claim.found.is_decided else ''
   return f'{claim.differences.mean():+.3f}{spread}'
 
 

@@ -23,7 +23,7 @@ RELEASED = 'the released code (ours)'
 EQUAL_WORK = 'equal local work (ours)'
 # What a control is about, at the end of its claim.
 MATCHED = ' with a matched server rate'
-FOLLOWING = " with F3AST's sum of weights as server rate in each round"
+FOLLOWING = ", F3AST's step in each round"
 # F3AST, safe, is compared with what it is made of and with FedAvg, after:
 SAFE_BASELINES = ('f3ast', *FEDAVGS)
 SAFE_VARIANTS = {500: '', design.SETTLED_ROUNDS: design.SETTLED}

@@ -63,7 +63,7 @@ def _curves(curves: pd.DataFrame, preset: str, metric: str) -> drawing.Figure:
       data,
       'dataset',
       titles,
-      (3.6 * len(titles), 3.6),
+      (3.6 * len(titles), 4.2),
       ylabel=metrics_lib.METRICS[metric],
     ),
     f'{metric}-{preset}',

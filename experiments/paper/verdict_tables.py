@@ -8,6 +8,7 @@ import math
 
 from experiments.grid import metrics as metrics_lib
 from experiments.paper import claims as claims_lib
+from experiments.paper import control_claims
 from experiments.paper import design
 from experiments.paper import frames
 from experiments.paper import tables
@@ -154,7 +155,7 @@ def _on_synthetic(claims: _Claims) -> tables.Table:
 
 def _others(claims: _Claims) -> Iterator[tables.Row]:
   for claim in claims:
-    if claim.topic == 'tables':
+    if claim.topic in ('tables', control_claims.SAFE):
       continue
     found, dataset = claim.found, design.DATASETS[claim.dataset]
     if claim.topic == 'heterogeneity':
@@ -209,7 +210,7 @@ def build(claims: _Claims) -> list[tables.Table]:
     f'over the tests of the last {run_tables.LAST_ROUNDS} rounds (the last '
     'third of shorter runs), where these have at least '
     f'{frames.ENOUGH_TESTS} tests. K = 10 and alpha = 1 are in the table '
-    'above.',
+    'above; with K = 30 PoC is FedAvg; F3AST, safe, has a table of its own.',
     _others(claims),
     'where',
   )

@@ -41,7 +41,7 @@ def test_nothing_run():
   (sentence,) = _sentences([])
   # The claims of the models of the paper's size, and the tables and curves of
   # compact ones; see verdict_tables_test.
-  num_claims = (3 * 30 - 6 - 9) + 3 + 2 * 2 + 2 * (5 + 1) + 3 * 2
+  num_claims = (3 * 30 - 6 - 9) + 3 + 2 * 2 + (5 + 1) + (4 + 1) + 3 * 2
   num_claims += (3 * 30 - 6 - 9) + 2 * 2
   assert sentence == (
     f'In 0 runs we tested 0 of the {num_claims} claims that the paper shows: 0 '
@@ -55,7 +55,7 @@ def test_what_make_reproduce_runs():
   assert first.startswith('In 6 runs we tested ')
   assert second == (
     "On Synthetic(1,1), 200 rounds, F3AST's test accuracy compared with "
-    "FedAvg's is not significantly different under Home-devices."
+    "FedAvg's is not significantly different under Home-devices (+0.000)."
   )
   # One seed decides nothing.
   (_, second) = _sentences(_pair('home_devices', [0.6], [0.5]))
@@ -70,7 +70,7 @@ def test_what_make_reproduce_runs():
 
 def test_counts():
   # The paper's curves have accuracy and loss under Home-devices. Losses are the
-  # same in all seeds. The curves have too few tests to tell how steady they are.
+  # same in all seeds. There are too few tests to tell how steady curves are.
   first = _sentences(_pair('home_devices', _ABOVE))[0]
   assert re.match(r'In 6 runs we tested 2 of the \d+ claims', first)
   assert first.endswith(': 1 holds, 0 do not hold and 1 is undecided.')
@@ -105,14 +105,14 @@ def test_all_sentences():
     "On Synthetic(1,1), 200 rounds, F3AST's test accuracy compared with "
     "FedAvg's is higher under Uneven (+0.100 ± 0.010), lower under Always "
     '(-0.100 ± 0.010) and Smartphones (-0.100 ± 0.010), and not significantly '
-    'different under Scarce.',
+    'different under Scarce (+0.000).',
     'Next to FedAvg drawn with replacement it is lower under Always (-0.100 ± '
-    '0.010), and not significantly different under Uneven.',
+    '0.010), and not significantly different under Uneven (+0.000).',
     "With F3AST's sum of weights as FedAvg's server rate in each round it is "
     'higher under Uneven (+0.100 ± 0.010).',
     'With 10 local steps instead of an epoch it is higher under Scarce (+0.100 '
     '± 0.010); next to FedAvg drawn with replacement it is not significantly '
-    'different under Scarce.',
+    'different under Scarce (+0.000).',
     'After 5,000 rounds it is higher under Uneven with server rate 0.1 (+0.100 '
     '± 0.010), and lower under Uneven (-0.100 ± 0.010).',
     'On CIFAR-100 and Shakespeare it is higher in 0 of 2 comparisons, lower in '

@@ -94,9 +94,10 @@ def test_counts_by_where_claims_are_from(above, nothing):
   # which 6 are of Uneven on CIFAR-100, and 9 of the others are equal or the
   # other way round. Then there are three numbers by alpha; on Synthetic two
   # pairs of curves of accuracy and loss; five K beside that of the grid and a
-  # trend for two pairs; three datasets' curves, steadier than two others.
+  # trend for two pairs, one K less for PoC; three datasets' curves, steadier
+  # than two others.
   in_tables = 3 * 30 - 6 - 9
-  in_others = 3 + 2 * 2 + 2 * (5 + 1) + 3 * 2
+  in_others = 3 + 2 * 2 + (5 + 1) + (4 + 1) + 3 * 2
   assert count(verdicts.PAPER) == [0, 0, 0, in_tables + in_others]
   # Two pairs in five models and their mean, four metrics on Synthetic and
   # Shakespeare; without Uneven, two metrics on CIFAR-100. Two alpha, five K and
