@@ -5,9 +5,8 @@ run is not spoken of.
 """
 
 import collections
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 import itertools
-import math
 
 import pandas as pd
 
@@ -16,20 +15,14 @@ from experiments.paper import control_claims
 from experiments.paper import design
 from experiments.paper import verdicts
 
-_ONE_SEED = 'one seed'
-_DIVERGED = 'diverged'
-# What a verdict says of F3AST, with its number or without, in this order.
-_WORDS = {
-  verdicts.HOLDS: ('higher', True),
-  verdicts.FAILS: ('lower', True),
-  verdicts.UNDECIDED: ('not significantly different', True),
-  _ONE_SEED: ('undecided with one seed', True),
-  _DIVERGED: ('undecided, as a run diverged,', False),
-}
+# What a verdict says of F3AST, in this order.
+_WORDS = {verdicts.HOLDS: 'higher', verdicts.FAILS: 'lower'}
+_FEW = 2  # As many undecided ones have their names told.
 
 # What sentences are about. The first one that names it says what it is.
 _IT = '{it}'
 _SUBJECT = "F3AST's test accuracy compared with FedAvg's"
+_OTHER_DRAW = 'FedAvg drawn with replacement'
 
 _Claims = Sequence[verdicts.Claim]
 
@@ -44,39 +37,37 @@ def _count(number: int, one: str, several: str) -> str:
   return f'{number} {one if number == 1 else several}'
 
 
-def _kind(claim: verdicts.Claim) -> str:
-  """Returns the verdict, and why it is undecided."""
-  found = claim.found
-  if found.decision != verdicts.UNDECIDED:
-    return found.decision
-  if not math.isfinite(found.mean):
-    return _DIVERGED
-  return _ONE_SEED if found.seeds == 1 else verdicts.UNDECIDED
-
-
 def _gap(claim: verdicts.Claim) -> str:
-  """Returns the difference, with its spread where it is decided."""
-  sd = claim.differences.std(skipna=False)
-  spread = f' ± {sd:.3f}' if claim.found.is_decided else ''
-  return f'{claim.differences.mean():+.3f}{spread}'
+  """Returns the difference; tables have its spread."""
+  return f'{claim.differences.mean():+.3f}'
 
 
-def _by_verdict(
-  claims: _Claims,
-  where: Callable[[verdicts.Claim], str] = lambda claim: claim.where,
-) -> str:
-  """Returns where the accuracy is higher, lower, or neither."""
+def _by_verdict(claims: _Claims) -> str:
+  """Returns where the accuracy is higher, lower, or undecided."""
   parts = []
-  for kind, (words, has_number) in _WORDS.items():
+  for decision, word in _WORDS.items():
     places = [
-      where(claim) + (f' ({_gap(claim)})' if has_number else '')
+      f'{_place(claim)} ({_gap(claim)})'
       for claim in claims
-      if _kind(claim) == kind
+      if claim.found.decision == decision
     ]
     if places:
-      parts.append(f'{words} under {_list(places)}')
+      parts.append(f'{word} under {_list(places)}')
+  undecided = [
+    _place(claim)
+    for claim in claims
+    if claim.found.decision == verdicts.UNDECIDED
+  ]
+  if 0 < len(undecided) <= _FEW:
+    parts.append(f'undecided under {_list(undecided)}')
+  elif undecided:
+    parts.append(f'undecided {"elsewhere" if parts else "everywhere"}')
   *first, last = parts
   return f'{", ".join(first)}, and {last}' if first else last
+
+
+def _place(claim: verdicts.Claim) -> str:
+  return claim.where.replace(', ', ' with ')
 
 
 def _counts(values: pd.DataFrame, claims: _Claims) -> str:
@@ -104,15 +95,9 @@ def _on_synthetic(values: pd.DataFrame, claims: _Claims) -> str:
 
 def _next_to_both(before: str, of_both: Sequence[_Claims]) -> str:
   """Returns a sentence on FedAvg, and on FedAvg drawn with replacement."""
-  first, second = (
-    _by_verdict(claims, _place) if claims else '' for claims in of_both
-  )
-  end = f'; next to FedAvg drawn with replacement it is {second}'
-  return f'{before} {_IT} is {first}{end * bool(second)}.'
-
-
-def _place(claim: verdicts.Claim) -> str:
-  return claim.where.replace(', ', ' with ')
+  first, second = of_both
+  end = f'; with {_OTHER_DRAW}, {_by_verdict(second)}' if second else ''
+  return f'{before} {_IT} is {_by_verdict(first)}{end}.'
 
 
 def _on_real_data(claims: _Claims) -> str:
@@ -184,12 +169,11 @@ def sentences(values: pd.DataFrame, claims: _Claims) -> list[str]:
     found.append(_on_synthetic(values, main))
   if other_draw:
     found.append(
-      f'Next to FedAvg drawn with replacement {_IT} is '
-      f'{_by_verdict(other_draw)}.'
+      f'With {_OTHER_DRAW} {_IT} is {_by_verdict(other_draw)}.'
     )
   for before, of_both in (
     (
-      "With F3AST's sum of weights as FedAvg's server rate in each round",
+      "With F3AST's step for FedAvg in each round",
       both(control_claims.CONTROLS, control_claims.FOLLOWING),
     ),
     (
