@@ -7,6 +7,7 @@ run is not spoken of.
 import collections
 from collections.abc import Sequence
 import itertools
+import math
 
 import pandas as pd
 
@@ -39,6 +40,8 @@ def _count(number: int, one: str, several: str) -> str:
 
 def _gap(claim: verdicts.Claim) -> str:
   """Returns the difference; tables have its spread."""
+  if not math.isfinite(claim.found.mean):
+    return 'a run diverged'
   return f'{claim.differences.mean():+.3f}'
 
 
@@ -46,28 +49,29 @@ def _by_verdict(claims: _Claims) -> str:
   """Returns where the accuracy is higher, lower, or undecided."""
   parts = []
   for decision, word in _WORDS.items():
-    places = [
-      f'{_place(claim)} ({_gap(claim)})'
-      for claim in claims
-      if claim.found.decision == decision
-    ]
-    if places:
-      parts.append(f'{word} under {_list(places)}')
+    of = [claim for claim in claims if claim.found.decision == decision]
+    if of:
+      parts.append(f'{word} under {_places(of)}')
   undecided = [
-    _place(claim)
-    for claim in claims
-    if claim.found.decision == verdicts.UNDECIDED
+    claim for claim in claims if claim.found.decision == verdicts.UNDECIDED
   ]
   if 0 < len(undecided) <= _FEW:
-    parts.append(f'undecided under {_list(undecided)}')
+    parts.append(f'undecided under {_places(undecided)}')
   elif undecided:
-    parts.append(f'undecided {"elsewhere" if parts else "everywhere"}')
+    where = 'elsewhere' if parts else 'everywhere'
+    means = [claim.differences.mean(skipna=False) for claim in undecided]
+    known = list(filter(math.isfinite, means))  # Without those that diverged.
+    span = f' ({min(known):+.3f} to {max(known):+.3f})' if known else ''
+    parts.append(f'undecided {where}{span}')
   *first, last = parts
   return f'{", ".join(first)}, and {last}' if first else last
 
 
-def _place(claim: verdicts.Claim) -> str:
-  return claim.where.replace(', ', ' with ')
+def _places(claims: _Claims) -> str:
+  """Returns the conditions of claims, and the differences there."""
+  return _list([
+    f'{claim.where.replace(", ", " with ")} ({_gap(claim)})' for claim in claims
+  ])
 
 
 def _counts(values: pd.DataFrame, claims: _Claims) -> str:

@@ -55,24 +55,29 @@ def test_what_make_reproduce_runs():
   assert first.startswith('In 6 runs we tested ')
   assert second == (
     "On Synthetic(1,1), 200 rounds, F3AST's test accuracy compared with "
-    "FedAvg's is undecided under Home-devices."
+    "FedAvg's is undecided under Home-devices (+0.000)."
   )
   # One seed decides nothing, nor does a run that diverged.
-  for ours in ([0.6], [0.6, math.nan]):
+  for ours, words in (([0.6], '+0.100'), ([0.6, math.nan], 'a run diverged')):
     (_, second) = _sentences(_pair('home_devices', ours, [0.5] * len(ours)))
-    assert second.endswith('is undecided under Home-devices.')
+    assert second.endswith(f'is undecided under Home-devices ({words}).')
 
 
 def test_many_undecided_ones_are_not_named():
   three = [
     result
-    for avail in ('always', 'scarce', 'uneven')
-    for result in _pair(avail, _SAME)
+    for avail, ours in (
+      ('always', _SAME), ('scarce', [0.61, 0.51, 0.71]), ('uneven', [0.3])
+    )
+    for result in _pair(avail, ours, _FEDAVG[: len(ours)])
   ]
-  assert _sentences(three)[1].endswith('is undecided everywhere.')
+  assert _sentences(three)[1].endswith(
+    'is undecided everywhere (-0.200 to +0.010).'
+  )
   second = _sentences([*three, *_pair('smartphones', _BELOW)])[1]
   assert second.endswith(
-    'is lower under Smartphones (-0.100), and undecided elsewhere.'
+    'is lower under Smartphones (-0.100), and undecided elsewhere (-0.200 to '
+    '+0.010).'
   )
 
 
@@ -112,13 +117,14 @@ def test_all_sentences():
   assert sentences[1:] == [
     "On Synthetic(1,1), 200 rounds, F3AST's test accuracy compared with "
     "FedAvg's is higher under Uneven (+0.100), lower under Always (-0.100) and "
-    'Smartphones (-0.100), and undecided under Scarce.',
+    'Smartphones (-0.100), and undecided under Scarce (+0.000).',
     'With FedAvg drawn with replacement it is lower under Always (-0.100), and '
-    'undecided under Uneven.',
+    'undecided under Uneven (+0.000).',
     "With F3AST's step for FedAvg in each round it is higher under Uneven "
     '(+0.100).',
     'With 10 local steps instead of an epoch it is higher under Scarce '
-    '(+0.100); with FedAvg drawn with replacement, undecided under Scarce.',
+    '(+0.100); with FedAvg drawn with replacement, undecided under Scarce '
+    '(+0.000).',
     'After 5,000 rounds it is higher under Uneven with server rate 0.1 '
     '(+0.100), and lower under Uneven (-0.100).',
     'On CIFAR-100 and Shakespeare it is higher in 0 of 2 comparisons, lower in '
