@@ -61,6 +61,14 @@ def synthetic(method, avail, accuracies, variant='', **rest):
   return seeds('paper', 'synthetic', avail, method, accuracies, variant, **rest)
 
 
+def trained(preset, dataset, avail, method, accuracies, examples):
+  """Returns results that say how many examples there were between tests."""
+  return [
+    {**result, 'examples_trained': [examples * i for i in range(1, 5)]}
+    for result in seeds(preset, dataset, avail, method, accuracies)
+  ]
+
+
 def row(tables, name, *labels):
   """Returns the texts of a table's row that begins with labels, by column."""
   (table,) = [table for table in tables if table.name == name]

@@ -5,31 +5,27 @@ run is not spoken of.
 """
 
 import collections
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 import itertools
 import math
 
 import pandas as pd
 
 from experiments.paper import claims as claims_lib
+from experiments.paper import control_claims
 from experiments.paper import design
+from experiments.paper import verdicts
 
-_ONE_SEED = 'one seed'
-_DIVERGED = 'diverged'
-# What a verdict says of F3AST, with its number or without, in this order.
-_WORDS = {
-  claims_lib.HOLDS: ('higher', True),
-  claims_lib.FAILS: ('lower', True),
-  claims_lib.UNDECIDED: ('not significantly different', False),
-  _ONE_SEED: ('undecided with one seed', True),
-  _DIVERGED: ('undecided, as a run diverged,', False),
-}
+# What a verdict says of F3AST, in this order.
+_WORDS = {verdicts.HOLDS: 'higher', verdicts.FAILS: 'lower'}
+_FEW = 2  # As many undecided ones have their names told.
 
 # What sentences are about. The first one that names it says what it is.
 _IT = '{it}'
 _SUBJECT = "F3AST's test accuracy compared with FedAvg's"
+_OTHER_DRAW = 'FedAvg drawn with replacement'
 
-_Claims = Sequence[claims_lib.Claim]
+_Claims = Sequence[verdicts.Claim]
 
 
 def _list(items: Sequence[str]) -> str:
@@ -42,53 +38,54 @@ def _count(number: int, one: str, several: str) -> str:
   return f'{number} {one if number == 1 else several}'
 
 
-def _kind(claim: claims_lib.Claim) -> str:
-  """Returns the verdict, and why it is undecided."""
-  found = claim.found
-  if found.decision != claims_lib.UNDECIDED:
-    return found.decision
-  if not math.isfinite(found.mean):
-    return _DIVERGED
-  return _ONE_SEED if found.seeds == 1 else claims_lib.UNDECIDED
+def _gap(claim: verdicts.Claim) -> str:
+  """Returns the difference; tables have its spread."""
+  if not math.isfinite(claim.found.mean):
+    return 'a run diverged'
+  return f'{claim.differences.mean():+.3f}'
 
 
-def _gap(claim: claims_lib.Claim) -> str:
-  """Returns the difference, with as many digits as seeds agree on."""
-  sd = claim.differences.std(skipna=False)
-  spread = '' if math.isnan(sd) else f' ± {sd:.3f}'
-  return f'{claim.differences.mean():+.3f}{spread}'
-
-
-def _by_verdict(
-  claims: _Claims,
-  where: Callable[[claims_lib.Claim], str] = lambda claim: claim.where,
-) -> str:
-  """Returns where the accuracy is higher, lower, or neither."""
+def _by_verdict(claims: _Claims) -> str:
+  """Returns where the accuracy is higher, lower, or undecided."""
   parts = []
-  for kind, (words, has_number) in _WORDS.items():
-    places = [
-      where(claim) + (f' ({_gap(claim)})' if has_number else '')
-      for claim in claims
-      if _kind(claim) == kind
-    ]
-    if places:
-      parts.append(f'{words} under {_list(places)}')
+  for decision, word in _WORDS.items():
+    of = [claim for claim in claims if claim.found.decision == decision]
+    if of:
+      parts.append(f'{word} under {_places(of)}')
+  undecided = [
+    claim for claim in claims if claim.found.decision == verdicts.UNDECIDED
+  ]
+  if 0 < len(undecided) <= _FEW:
+    parts.append(f'undecided under {_places(undecided)}')
+  elif undecided:
+    where = 'elsewhere' if parts else 'everywhere'
+    means = [claim.differences.mean(skipna=False) for claim in undecided]
+    known = list(filter(math.isfinite, means))  # Without those that diverged.
+    span = f' ({min(known):+.3f} to {max(known):+.3f})' if known else ''
+    parts.append(f'undecided {where}{span}')
   *first, last = parts
   return f'{", ".join(first)}, and {last}' if first else last
 
 
+def _places(claims: _Claims) -> str:
+  """Returns the conditions of claims, and the differences there."""
+  return _list([
+    f'{claim.where.replace(", ", " with ")} ({_gap(claim)})' for claim in claims
+  ])
+
+
 def _counts(values: pd.DataFrame, claims: _Claims) -> str:
-  shown = [claim for claim in claims if claim.source == claims_lib.PAPER]
+  shown = [claim for claim in claims if claim.source == verdicts.PAPER]
   count = collections.Counter(claim.found.decision for claim in shown)
-  num_run = len(shown) - count[claims_lib.NOT_RUN]
-  verdicts = [
-    _count(count[claims_lib.HOLDS], 'holds', 'hold'),
-    _count(count[claims_lib.FAILS], 'does not hold', 'do not hold'),
-    _count(count[claims_lib.UNDECIDED], 'is undecided', 'are undecided'),
+  num_run = len(shown) - count[verdicts.NOT_RUN]
+  found = [
+    _count(count[verdicts.HOLDS], 'holds', 'hold'),
+    _count(count[verdicts.FAILS], 'does not hold', 'do not hold'),
+    _count(count[verdicts.UNDECIDED], 'is undecided', 'are undecided'),
   ]
   return (
     f'In {_count(len(values), "run", "runs")} we tested {num_run} of the '
-    f'{len(shown)} claims that the paper shows: {_list(verdicts)}.'
+    f'{len(shown)} claims that the paper shows: {_list(found)}.'
   )
 
 
@@ -100,20 +97,11 @@ def _on_synthetic(values: pd.DataFrame, claims: _Claims) -> str:
   )
 
 
-def _with_equal_steps(matched: _Claims, main: _Claims) -> str:
-  """Returns what remains of gains when both methods take equal steps."""
-  gains, kept = (
-    [c.where for c in part if c.found.decision == claims_lib.HOLDS]
-    for part in (main, matched)
-  )
-  explained = [where for where in gains if where in kept]
-  end = ''
-  if explained:
-    end = f': the gain under {_list(explained)} is not that of a larger step'
-  return (
-    "With FedAvg's server learning rate matched to F3AST's weights "
-    f'{_IT} is {_by_verdict(matched)}{end}.'
-  )
+def _next_to_both(before: str, of_both: Sequence[_Claims]) -> str:
+  """Returns a sentence on FedAvg, and on FedAvg drawn with replacement."""
+  first, second = of_both
+  end = f'; with {_OTHER_DRAW}, {_by_verdict(second)}' if second else ''
+  return f'{before} {_IT} is {_by_verdict(first)}{end}.'
 
 
 def _on_real_data(claims: _Claims) -> str:
@@ -126,10 +114,10 @@ def _on_real_data(claims: _Claims) -> str:
 
   higher, lower = (
     [claim for claim in claims if claim.found.decision == decision]
-    for decision in (claims_lib.HOLDS, claims_lib.FAILS)
+    for decision in (verdicts.HOLDS, verdicts.FAILS)
   )
   undecided = [
-    c for c in claims if c.found.decision == claims_lib.UNDECIDED
+    c for c in claims if c.found.decision == verdicts.UNDECIDED
   ]
   one_seed = sum(claim.found.seeds == 1 for claim in undecided)
   end = f', {one_seed} of them with one seed' if one_seed else ''
@@ -149,42 +137,59 @@ def sentences(values: pd.DataFrame, claims: _Claims) -> list[str]:
     claims: From `claims.claims`, on the same values.
 
   Returns:
-    Five sentences if all was run: how many claims hold; F3AST next to FedAvg
-    on Synthetic, with equal steps, with settled rates, and on real data. They
-    are on test accuracy. Of what was not run there is none.
+    Seven sentences if all was run: how many claims hold; F3AST next to FedAvg
+    on Synthetic, next to the other way to draw, with equal steps, with E local
+    steps, with settled rates, and on real data. They are on test accuracy. Of
+    what was not run there is none.
   """
-  pair = claims_lib.text(*design.PAIRS[0])
   run = [
     claim
     for claim in claims
-    if claim.metric == 'accuracy' and claim.found.seeds
-  ]
-  of_tables = [
-    claim
-    for claim in run
-    if claim.topic == 'tables'
-    and claim.text == pair
+    if claim.metric == 'accuracy'
+    and claim.found.seeds
     and claim.where != claims_lib.ALL_AVAILS
   ]
-  main = [claim for claim in of_tables if claim.dataset == 'synthetic']
-  matched = [claim for claim in run if claim.text == pair + claims_lib.MATCHED]
-  settled = [claim for claim in run if claim.where.endswith(claims_lib.SETTLED)]
-  real = [claim for claim in of_tables if claim.dataset != 'synthetic']
+
+  def both(topic: str, ending: str = '') -> list[_Claims]:
+    """Returns the claims on F3AST and each FedAvg."""
+    texts = [
+      verdicts.text('f3ast', other) + ending
+      for other in control_claims.FEDAVGS
+    ]
+    return [
+      [claim for claim in run if (claim.topic, claim.text) == (topic, text)]
+      for text in texts
+    ]
+
+  main, other_draw = (
+    [claim for claim in part if claim.dataset == 'synthetic']
+    for part in both('tables')
+  )
+  real = [
+    claim for claim in both('tables')[0] if claim.dataset != 'synthetic'
+  ]
   found = [_counts(values, claims)]
   if main:
     found.append(_on_synthetic(values, main))
-  if matched:
-    found.append(_with_equal_steps(matched, main))
-  if settled:
-    by_verdict = _by_verdict(
-      settled,
-      lambda claim: claim.where.removesuffix(claims_lib.SETTLED).replace(
-        ', ', ' with '
-      ),
-    )
+  if other_draw:
     found.append(
-      f'After {design.SETTLED_ROUNDS:,} rounds {_IT} is {by_verdict}.'
+      f'With {_OTHER_DRAW} {_IT} is {_by_verdict(other_draw)}.'
     )
+  for before, of_both in (
+    (
+      "With F3AST's step for FedAvg in each round",
+      both(control_claims.CONTROLS, control_claims.FOLLOWING),
+    ),
+    (
+      f'With {design.LOCAL_STEPS} local steps instead of an epoch',
+      both(control_claims.LOCAL_STEPS),
+    ),
+    (
+      f'After {design.SETTLED_ROUNDS:,} rounds', both(control_claims.SETTLED)
+    ),
+  ):
+    if of_both[0]:
+      found.append(_next_to_both(before, of_both))
   if real:
     found.append(_on_real_data(real))
   subjects = itertools.chain([_SUBJECT], itertools.repeat('it'))

@@ -3,29 +3,41 @@
 from collections.abc import Iterator
 import itertools
 
-import numpy as np
 import pandas as pd
 
 from experiments.grid import metrics as metrics_lib
 from experiments.paper import design
 from experiments.paper import frames
+from experiments.paper import local_work
 from experiments.paper import paper_tables
 from experiments.paper import tables
 from f3ast_tff.runs import run_tables
 
 # Of long runs: where the paper's end, and on the way from there.
 _ENDS = (500, 1000, 2000, 3000, 4000, design.SETTLED_ROUNDS)
+_FROM_KP = f'{design.SETTLED}-{design.KP}'
+_LONG_RUNS = (
+  *design.LONG_RUNS,
+  ('smartphones', _FROM_KP, 'Smartphones, F3AST from r(0) = K p as at first'),
+)
+_SETTLED_PAIRS = (
+  ('f3ast', 'fedavg'),
+  ('f3ast', 'fedavg_with_replacement'),
+  *((design.SAFE, other) for other in design.SETTLED_METHODS[:-1]),
+)
 
 
 def _departures(values: pd.DataFrame) -> Iterator[tables.Row]:
   """Yields what each departure of the released code contributes."""
-  few = paper_tables.of_few_seeds(values)
-  every = tuple(design.METHODS)
+  # The seeds that all of them have.
+  few = values[values['seed'].isin(list(design.FEW_SEEDS))]
+  every = design.OF_RELEASED_CODE
   concerned = {'paper': every, **design.CONCERNED, 'released': every}
   for protocol, methods in concerned.items():
     row: dict[str, tables.Entry] = {'protocol': protocol}
     keys = {}
-    for method, name in design.METHODS.items():
+    for method in every:
+      name = design.TITLES[method]
       key = baseline = design.synthetic(method, design.PROTOCOL_AVAIL)
       # A method that a departure does not concern stays as in the paper.
       row[name] = tables.Measured(absent='as in the paper')
@@ -47,22 +59,27 @@ def _departures(values: pd.DataFrame) -> Iterator[tables.Row]:
 
 def _released(values: pd.DataFrame) -> Iterator[tables.Row]:
   """Yields the paper's rules next to those of the released code."""
-  first = values[values['seed'] == 0]
   variants = {
     "the paper's rules": '',
     "the released code's": design.variant('protocol', 'released'),
   }
+  # The released baselines draw with replacement as they are.
+  absent = tables.Measured(absent='–')
   for metric, method in itertools.product(('accuracy', 'loss'), design.METHODS):
     baseline = paper_tables.BASELINES.get(method)
     yield {
       'metric': metrics_lib.METRICS[metric],
       'method': design.TITLES[method],
       **{
-        f'{name}: {whose}': paper_tables.entry(
-          first,
-          design.synthetic(method, avail, variant),
-          metric,
-          design.synthetic(baseline, avail, variant) if baseline else None,
+        f'{name}: {whose}': (
+          paper_tables.entry(
+            values,
+            design.synthetic(method, avail, variant),
+            metric,
+            design.synthetic(baseline, avail, variant) if baseline else None,
+          )
+          if not variant or method in design.OF_RELEASED_CODE
+          else absent
         )
         for avail, name in design.AVAILS.items()
         for whose, variant in variants.items()
@@ -86,14 +103,24 @@ def _controls(values: pd.DataFrame) -> Iterator[tables.Row]:
       for variant, text in (('', ''), (design.MATCHED, ', matched server rate'))
     },
     'FedAvg, server rate matched to r(0) = p': ('fedavg', design.MATCHED_TO_P),
+    design.TITLES['fedavg_with_replacement']: ('fedavg_with_replacement', ''),
+    **{
+      f"{design.TITLES[method]}, F3AST's step in each round": (
+        method, design.FOLLOWING
+      )
+      for method in design.FOLLOWING_METHODS
+    },
   }
   for avail, (text, (method, variant)) in itertools.product(
     design.CONTROL_AVAILS, variants.items()
   ):
     key = design.synthetic(method, avail, variant)
     reference = design.synthetic('f3ast', avail)
-    step = frames.by_seed(values, key, 'mean_sum_of_weights')
-    step = step * frames.by_seed(values, key, 'server_learning_rate')
+    ran = frames.by_seed(values, key, 'accuracy').index
+    # Who follows F3AST has its steps.
+    steps = reference if variant == design.FOLLOWING else key
+    step = frames.by_seed(values, steps, 'mean_sum_of_weights')
+    step = step * frames.by_seed(values, steps, 'server_learning_rate')
     yield {
       'availability': design.AVAILS[avail],
       'method': text,
@@ -101,7 +128,7 @@ def _controls(values: pd.DataFrame) -> Iterator[tables.Row]:
         metrics_lib.METRICS[metric]: paper_tables.entry(values, key, metric)
         for metric in ('accuracy', 'loss', 'user_accuracy')
       },
-      'step': tables.measured(step, key.group),
+      'step': tables.measured(step[step.index.isin(ran)], key.group),
       'F3AST with Kp - this, accuracy': (
         tables.Measured(absent='–')
         if key == reference
@@ -112,92 +139,63 @@ def _controls(values: pd.DataFrame) -> Iterator[tables.Row]:
 
 def _settled(curves: pd.DataFrame) -> Iterator[tables.Row]:
   """Yields F3AST next to FedAvg before and after its rates have settled."""
-  for (avail, variant, title), end in itertools.product(
-    design.LONG_RUNS, _ENDS
-  ):
+  metrics = ('accuracy', 'loss', 'user_accuracy')
+  for (avail, variant, title), end in itertools.product(_LONG_RUNS, _ENDS):
     rounds = curves['round']
     # As if the runs had ended there.
     late = curves[(rounds <= end) & (rounds > end - run_tables.LAST_ROUNDS)]
     means = late.groupby(['group', 'seed'], as_index=False).agg({
       # NaN, which is told, if a run diverged.
       metric: lambda column: column.mean(skipna=False)
-      for metric in ('accuracy', 'loss', 'user_accuracy')
+      for metric in metrics
     })
-    theirs, ours = (
-      design.synthetic(method, avail, variant) for method in ('fedavg', 'f3ast')
-    )
+    keys = {
+      method: design.synthetic(
+        method,
+        avail,
+        design.SETTLED
+        if variant == _FROM_KP and method != 'f3ast'
+        else variant,
+      )
+      for method in design.SETTLED_METHODS
+    }
     yield {
       'availability': title,
       'round': str(end),
-      'test accuracy, FedAvg': paper_tables.entry(means, theirs, 'accuracy'),
-      'test accuracy, F3AST': paper_tables.entry(means, ours, 'accuracy'),
-      'F3AST - FedAvg': paper_tables.difference(
-        means, ours, theirs, 'accuracy'
-      ),
-      'test loss, F3AST': paper_tables.entry(means, ours, 'loss'),
-      'user accuracy, F3AST': paper_tables.entry(means, ours, 'user_accuracy'),
+      **{
+        f'test accuracy: {design.TITLES[method]}': paper_tables.entry(
+          means, key, 'accuracy'
+        )
+        for method, key in keys.items()
+      },
+      **{
+        f'{design.TITLES[ours]} minus: {design.TITLES[other]}': (
+          paper_tables.difference(means, keys[ours], keys[other], 'accuracy')
+        )
+        for ours, other in _SETTLED_PAIRS
+      },
+      **{
+        f'F3AST: {metrics_lib.METRICS[metric]}': paper_tables.entry(
+          means, keys['f3ast'], metric
+        )
+        for metric in metrics[1:]
+      },
     }
-
-
-def at_equal_work(ours: pd.DataFrame, other: pd.DataFrame) -> dict[str, float]:
-  """Compares two runs at the end, and after equally many examples.
-
-  Clients of Shakespeare hold between 1 and 550 sequences. A method that draws
-  them by their data, as FedAvg does, has more of them trained on in a round
-  than one that takes all clients in turn. So methods are compared once more
-  where they have trained on equally many examples: is one ahead, or has it only
-  trained on more data?
-
-  Args:
-    ours: The tests of a run in the order of rounds: `round`,
-      `examples_trained`, the sum up to then, and `accuracy`.
-    other: Those of another run.
-
-  Returns:
-    `ours` and `other`, the accuracies when both had trained on as many examples
-    as the one that trained on fewer, between two tests on the line through
-    them; the `difference` of these; `by_rounds`, the difference after the last
-    round of both; the examples a round of each; and the last round.
-  """
-  ends = [run.iloc[-1] for run in (ours, other)]
-  examples = min(end['examples_trained'] for end in ends)
-  accuracies = [
-    float(np.interp(examples, run['examples_trained'], run['accuracy']))
-    for run in (ours, other)
-  ]
-  return {
-    'ours': accuracies[0],
-    'other': accuracies[1],
-    'difference': accuracies[0] - accuracies[1],
-    'by_rounds': ends[0]['accuracy'] - ends[1]['accuracy'],
-    'ours_examples': ends[0]['examples_trained'] / ends[0]['round'],
-    'other_examples': ends[1]['examples_trained'] / ends[1]['round'],
-    'rounds': max(end['round'] for end in ends),
-  }
 
 
 def _local_work(curves: pd.DataFrame) -> Iterator[tables.Row]:
   """Yields the comparison of methods after equally many examples."""
-  known = curves[curves['examples_trained'].notna()]
-  runs = dict(list(known.groupby(['group', 'seed'])))
-  seeds = sorted({seed for _, seed in runs})
   for preset, dataset, variant, avail, pair in itertools.product(
     design.PRESETS,
-    # Clients of CIFAR-100 hold 100 images each: rounds are equal work there.
-    [dataset for dataset in design.DATASETS if dataset != 'cifar100'],
+    local_work.DATASETS,
     ('', design.LONGER),
     design.AVAILS,
     design.COMPARISONS,
   ):
-    groups = [
-      design.Key(preset, dataset, avail, method, variant).group
-      for method in pair
+    keys = [
+      design.Key(preset, dataset, avail, method, variant) for method in pair
     ]
-    found = pd.DataFrame({
-      seed: at_equal_work(*(runs[group, seed] for group in groups))
-      for seed in seeds
-      if all((group, seed) in runs for group in groups)
-    }).T
+    found = local_work.compare(curves, keys)
     if found.empty:
       continue
     yield {
@@ -211,10 +209,10 @@ def _local_work(curves: pd.DataFrame) -> Iterator[tables.Row]:
         found['by_rounds'], signed=True
       ),
       'accuracy, equal examples: first': tables.measured(
-        found['ours'], groups[0]
+        found['ours'], keys[0].group
       ),
       'accuracy, equal examples: second': tables.measured(
-        found['other'], groups[1]
+        found['other'], keys[1].group
       ),
       'accuracy, equal examples: difference': tables.measured(
         found['difference'], signed=True
@@ -260,8 +258,8 @@ def build(values: pd.DataFrame, curves: pd.DataFrame) -> list[tables.Table]:
     tables.table(
       'released',
       "Synthetic(1,1) by the paper and by the authors' released code",
-      'Our runs in both columns, seed 0: the mean over the last 100 rounds [1]'
-      + paper_tables.GAIN,
+      f'Our runs in both columns. {paper_tables.HOW}{paper_tables.GAIN} The '
+      'released FedAvg and FedAdam draw with replacement.',
       _released(values),
       'method',
     ),

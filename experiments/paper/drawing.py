@@ -21,6 +21,9 @@ STYLES: Mapping[str, tuple[str, str, str]] = {
     ('fedadam', summary.PINK, '--'),
     ('f3ast_adam', summary.GREEN, '-'),
     ('power_of_choice', summary.GREY, ':'),
+    ('fedavg_with_replacement', '#e69f00', '-.'),
+    ('fedadam_with_replacement', '#882255', '-.'),
+    (design.SAFE, '#56b4e9', '-'),
   )
 }
 
@@ -101,20 +104,20 @@ def curves(
   Returns:
     The picture.
   """
-  is_shared = rows > 1
+  is_shared, is_full = rows > 1, data['method'].nunique() > 4
   figure, all_axes = plots.panels(
     rows, len(titles) // rows, size, sharex=is_shared, sharey=is_shared
   )
   for axes, (value, title) in zip(all_axes.flat, titles.items()):
     part = data[data[by] == value] if by else data
-    plots.lines(axes, part, x, STYLES, marker)
+    plots.lines(axes, part, x, STYLES, marker, 0.05 if is_full else 0.15)
     axes.set(
       title=title.format(seeds_text(part)), **{'xlabel': 'round', **settings}
     )
     axes.minorticks_off()
     if is_shared:
       axes.label_outer()
-  plots.legend(figure, all_axes)
+  plots.legend(figure, all_axes, columns=4)
   return figure
 
 
@@ -127,14 +130,20 @@ def next_to_paper(
   paper_marker: str,
   **bars: Any,
 ) -> None:
-  """Draws our numbers with error bars and hollow ones of the paper."""
-  axes.errorbar(*ours, label=f'{name}, ours', **style, **bars)
-  axes.plot(
-    *paper,
-    color=style['color'],
-    linestyle='none',
-    marker=paper_marker,
-    markersize=8,
-    markerfacecolor='none',
-    label=f'{name}, paper',
-  )
+  """Draws what there is: ours with error bars, hollow ones of the paper."""
+
+  def is_known(points: tuple[pd.Series, pd.Series]) -> bool:
+    return not any(part.isna().all() for part in points)
+
+  if is_known(ours):
+    axes.errorbar(*ours, label=f'{name}, ours', **style, **bars)
+  if is_known(paper):
+    axes.plot(
+      *paper,
+      color=style['color'],
+      linestyle='none',
+      marker=paper_marker,
+      markersize=8,
+      markerfacecolor='none',
+      label=f'{name}, paper',
+    )

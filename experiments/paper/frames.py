@@ -5,7 +5,6 @@ import dataclasses
 import math
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from experiments.grid import metrics as metrics_lib
@@ -61,32 +60,24 @@ def curves(found: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
 
 
 def _unsteadiness(tests: pd.Series) -> float:
-  """Returns by how much tests scatter about a trend that bends slowly.
-
-  The second differences of values that scatter independently with a standard
-  deviation s have s times the square root of 6; a straight trend has none.
-
-  Args:
-    tests: The values, in order.
-
-  Returns:
-    The standard deviation; NaN for fewer than `ENOUGH_TESTS`.
-  """
+  """Returns the standard deviation of tests; NaN if they are few."""
   if len(tests) < ENOUGH_TESTS:
     return math.nan
-  return float(np.sqrt(np.mean(np.diff(tests, 2) ** 2) / 6))
+  return float(tests.std(skipna=False))
 
 
 def _row(result: Mapping[str, Any]) -> dict[str, Any]:
   metrics = pd.DataFrame(result['metrics'])
   late, end = run_tables.last_rounds(metrics), metrics.iloc[-1]
   settings, key = result['settings'], design.Key(**result['cell'])
+  # A mean over a curve that still rises would be of no round.
+  told = late if key.dataset == 'synthetic' else metrics.tail(1)
   return {
     'name': key.name,
     'group': key.group,
     **result['cell'],
     # With NaN if one of them is: a run that diverged has no mean.
-    **late[_METRICS].mean(skipna=False).to_dict(),
+    **told[_METRICS].mean(skipna=False).to_dict(),
     # Is a mean over these rounds already.
     'sum_of_weights': end['sum_of_weights'],
     'unsteadiness': _unsteadiness(late['accuracy']),
@@ -100,16 +91,17 @@ def _row(result: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def values(found: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
-  """Returns a row per cell: its means over `run_tables.last_rounds`, and more.
+  """Returns a row per cell: what is told of it, and more.
 
   Args:
     found: From `results.read_all`.
 
   Returns:
-    The cell's `name` and `group`; a column per field of `Key` and per metric;
-    `unsteadiness` is by how much the accuracy of these tests scatters about
-    its trend, NaN if they are few, and `final_...` the last test, which is on
-    all test data.
+    The cell's `name` and `group`; a column per field of `Key` and per metric:
+    on Synthetic its mean over `run_tables.last_rounds`, otherwise its last
+    test, which is on all test data; `unsteadiness`, the standard deviation of
+    the accuracy in the tests of these rounds, NaN if they are few;
+    `final_...`, the last test.
   """
   return pd.DataFrame([_row(result) for result in found], columns=_COLUMNS)
 

@@ -21,12 +21,22 @@ from experiments.paper import tables
 from f3ast_tff.runs import summary
 
 _BAND = 'Lines are means over seeds, bands one standard deviation.'
+# In the figure of gains: where a pair is, its color and marker.
+_GAINS = (
+  (design.PAIRS[0], 0.27, summary.BLUE, 'o'),
+  (design.PAIRS_WITH_REPLACEMENT[0], 0.09, '#56b4e9', 's'),
+  (design.PAIRS[1], -0.09, summary.GREEN, 'D'),
+  (design.PAIRS_WITH_REPLACEMENT[1], -0.27, '#999933', '^'),
+)
+
+
 def _curves(curves: pd.DataFrame, preset: str, metric: str) -> drawing.Figure:
   """Returns fig:stable_convergence or a relative: curves by dataset."""
   part = curves[
     (curves['preset'] == preset)
     & (curves['avail'] == 'home_devices')
     & curves['variant'].isin(['', design.FIRST])
+    & curves['method'].isin(list(design.METHODS))
   ]
   # What has only begun is shown where nothing is whole.
   whole = set(part[part['variant'] == '']['dataset'])
@@ -53,7 +63,7 @@ def _curves(curves: pd.DataFrame, preset: str, metric: str) -> drawing.Figure:
       data,
       'dataset',
       titles,
-      (3.6 * len(titles), 3.6),
+      (3.6 * len(titles), 4.2),
       ylabel=metrics_lib.METRICS[metric],
     ),
     f'{metric}-{preset}',
@@ -96,7 +106,6 @@ def _k_sweep(
       & (data['avail'] == design.K_AVAIL)
       & data['variant'].isin(list(variants))
       & data['method'].isin(design.K_METHODS)
-      & data['seed'].isin(list(design.FEW_SEEDS))
     ]
     part = part.assign(k=part['variant'].map(variants))
     return plots.over_seeds(part, ['k', 'method', *by], 'accuracy')
@@ -148,13 +157,13 @@ def _heterogeneity(values: pd.DataFrame, paper: pd.DataFrame) -> drawing.Figure:
       'mean': found.mean(skipna=False),
       'sd': found.std(),
       'seeds': len(found),
-      'paper': printed[method, alpha],
+      'paper': printed.get((method, alpha), math.nan),
     })
 
   def draw(data: pd.DataFrame) -> Any:
     figure, all_axes = plots.panels(1, 1, (5.6, 4))
     axes = all_axes[0, 0]
-    for shift, method in zip((-0.02, 0.02), design.ALPHA_METHODS):
+    for shift, method in zip((-0.02, 0, 0.02), design.ALPHA_METHODS):
       line = data[data['method'] == method]
       name, color, dashes = drawing.STYLES[method]
       x = line['alpha'] + shift
@@ -221,16 +230,15 @@ def _gain_row(
 def _draw_gains(axes: Any, data: pd.DataFrame) -> None:
   place = {avail: -i for i, avail in enumerate(design.AVAILS)}
   axes.axvline(0, color=summary.GREY, linewidth=0.8)
-  for shift, (ours, other) in zip((0.14, -0.14), design.PAIRS):
-    rows = data[data['method'] == ours]
+  for (ours, other), shift, color, marker in _GAINS:
+    rows = data[(data['method'] == ours) & (data['baseline'] == other)]
     y = rows['avail'].map(place) + shift
-    marker = 'o' if ours == 'f3ast' else 'D'
     drawing.next_to_paper(
       axes,
       (100 * rows['gain'], y),
       (100 * rows['paper'], y),
       f'{design.TITLES[ours]} over {design.TITLES[other]}',
-      {'color': drawing.STYLES[ours][1], 'fmt': marker},
+      {'color': color, 'fmt': marker},
       marker,
       xerr=100 * rows['sd'].fillna(0),
       capsize=2,
@@ -248,7 +256,7 @@ def _gains(
   datasets, metrics = design.PRESETS[preset], ('accuracy', 'loss')
 
   def draw(data: pd.DataFrame) -> Any:
-    size = 1.2 + 3.2 * len(datasets), 6.6
+    size = 1.2 + 3.2 * len(datasets), 8.4
     figure, all_axes = plots.panels(2, len(datasets), size, sharey=True)
     for axes, (metric, dataset) in zip(
       all_axes.flat, itertools.product(metrics, datasets)
@@ -268,7 +276,10 @@ def _gains(
   rows = [
     _gain_row(values, printed, metric, (preset, dataset, avail), pair)
     for metric, dataset, pair, avail in itertools.product(
-      metrics, datasets, design.PAIRS, design.AVAILS
+      metrics,
+      datasets,
+      [pair for pair, *_ in _GAINS],
+      design.AVAILS,
     )
   ]
   return drawing.Figure(

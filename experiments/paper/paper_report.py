@@ -19,11 +19,13 @@ from experiments.paper import control_tables
 from experiments.paper import drawing
 from experiments.paper import frames
 from experiments.paper import open_points
+from experiments.paper import option_tables
 from experiments.paper import paper_figures
 from experiments.paper import paper_numbers
 from experiments.paper import paper_tables
 from experiments.paper import tables
 from experiments.paper import verdict_tables
+from experiments.paper import verdicts
 from f3ast_tff import wording
 from f3ast_tff.runs import run_directory
 
@@ -41,11 +43,11 @@ def _kind(entry: tables.Entry) -> str:
   if isinstance(entry, tables.Printed):
     return 'paper'
   kinds = {
-    claims_lib.HOLDS: 'holds',
-    claims_lib.FAILS: 'fails',
-    claims_lib.NOT_RUN: 'missing',
+    verdicts.HOLDS: 'holds',
+    verdicts.FAILS: 'fails',
+    verdicts.NOT_RUN: 'missing',
   }
-  if text.startswith(claims_lib.UNDECIDED):
+  if text.startswith(verdicts.UNDECIDED):
     return 'undecided'
   return kinds.get(text, '')
 
@@ -111,11 +113,12 @@ def build(
   """
   values, curves = frames.values(all_results), frames.curves(all_results)
   numbers = paper_numbers.load()
-  claims = claims_lib.claims(values, numbers)
+  claims = claims_lib.claims(values, curves, numbers)
   content: dict[str, Any] = {
     'conclusion': conclusion.sentences(values, claims),
     'tables': [
       *paper_tables.build(values, numbers),
+      *option_tables.build(values, claims),
       *control_tables.build(values, curves),
     ],
     'verdicts': verdict_tables.build(claims),

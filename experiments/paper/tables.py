@@ -33,6 +33,7 @@ class Measured:
     group: The name of the cells behind it, which lead to the commands.
     signed: Whether the sign is always shown, as for differences.
     absent: What stands there where nothing was run.
+    mark: What stands after it.
   """
 
   mean: float = math.nan
@@ -42,6 +43,7 @@ class Measured:
   group: Optional[str] = None
   signed: bool = False
   absent: str = NOT_RUN
+  mark: str = ''
 
   def __str__(self) -> str:
     if not self.seeds:
@@ -52,7 +54,7 @@ class Measured:
     digits = 4 if self.signed and scatter < 0.005 else 3
     mean = f'{self.mean:{"+" if self.signed else ""}.{digits}f}'
     sd = '' if math.isnan(self.sd) else f' ± {self.sd:.{digits}f}'
-    return f'{mean}{sd} [{self.seeds}]{_gain(self.gain)}'
+    return f'{mean}{sd} [{self.seeds}]{_gain(self.gain)}{self.mark}'
 
 
 @dataclasses.dataclass(frozen=True)

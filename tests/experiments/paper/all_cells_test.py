@@ -21,24 +21,29 @@ def test_synthetic_cells():
   assert {cell.rounds for cell in cells} == {500}
   kinds = [cell.key.variant.split('=')[0] for cell in cells]
   assert collections.Counter(kinds) == {
-    '': 5 * 5 * 5,
-    'alpha': 2 * 2 * 5,  # alpha = 1 is in the main grid.
-    'clients_per_round': 5 * 3 * 3,  # So is K = 10.
-    # The whole protocol: 5 x 5 once, Smartphones twice more; and one at a time.
-    'protocol': 25 + 10 + 3 * (2 + 2 + 5 + 2 + 1 + 5 + 2 + 2 + 5),
-    'rate_init': 2 * 2 * 5,  # So is r(0) = Kp.
+    '': 5 * (7 + 1) * 5,  # The eighth is F3AST, safe.
+    # alpha = 1 is in the main grid; F3AST is also there from K p.
+    'alpha': 2 * (3 + 1) * 5,
+    'clients_per_round': 5 * 4 * 5,  # So is K = 10.
+    # The whole protocol, and one departure at a time.
+    'protocol': 5 * 5 * 5 + 3 * (2 + 2 + 5 + 2 + 1 + 5 + 2 + 2 + 5),
+    # So is r(0) = Kp, but under Smartphones, for two methods.
+    'rate_init': 2 * 2 * 5 + 2 * 5,
     'matched': 2 * 2 * 5,
     'matched_to_p': 2 * 5,
+    'following': 2 * 2 * 5,
+    'local_steps': 3 * 5 * 5,
     'beta': 2 * 5,  # Of 0.01; 0.001 is in the main grid.
   }
 
 
 def test_real_cells():
   compact, paper = map(all_cells.real_data, ('compact', 'paper'))
-  # Two datasets: 5 x 5 with seed 0, Home-devices with seeds 1 and 2 too.
-  assert len(compact) == 2 * (25 + 10)
+  # Two datasets: 7 x 5 with seed 0, Home-devices with seeds 1 and 2 too; and
+  # on Shakespeare both F3ASTs from K p under Smartphones.
+  assert len(compact) == 2 * (35 + 14) + 2
   assert all(cell.settings['model'] == 'compact' for cell in compact)
-  assert len(paper) == 2 * 25
+  assert len(paper) == 2 * 35
   rounds = {(cell.key.dataset, cell.rounds) for cell in paper}
   assert rounds == {('cifar100', 1000), ('shakespeare', 500)}
   assert not {cell.name for cell in paper} & {cell.name for cell in compact}
@@ -73,10 +78,15 @@ def test_other_rounds_alone_differ(preset, dataset, variant, changes):
 def test_settled_runs_are_as_those_of_the_grid_but_for_their_rounds():
   grid = {cell.key: cell for cell in all_cells.synthetic()}
   settled = all_cells.settled()
-  assert len(settled) == (5 + 1) * 3 * 2
+  # Five seeds of four methods; three of two with the small server rate, and of
+  # F3AST from K p under Smartphones.
+  assert len(settled) == 5 * 5 * 4 + 3 * 2 + 3
   for cell in settled:
     short = grid[dataclasses.replace(cell.key, variant='')]
     longer = {'rounds': 5000, 'eval_every': 20}
+    if cell.key.variant == '5000_rounds-rate_init=kp':
+      assert (cell.key.avail, cell.key.method) == ('smartphones', 'f3ast')
+      longer['rate_init'] = 'kp'
     if cell.key.variant == '5000_rounds_server_rate_0.1':
       assert cell.key.avail == 'uneven'
       longer['server_learning_rate'] = 0.1
@@ -89,7 +99,7 @@ def test_a_matched_cell_follows_the_same_seed_of_f3ast():
   cells = all_cells.synthetic(500)
   keys = {cell.key for cell in cells}
   matched = {cell.key: cell.match for cell in cells if cell.match is not None}
-  assert len(matched) == 30
+  assert len(matched) == 30 + 20  # By its mean, and in each round.
   for key, match in matched.items():
     assert match in keys
     variant = 'rate_init=p' if key.variant == 'matched_to_p' else ''
@@ -101,7 +111,7 @@ def test_names_are_the_packages():
   assert set(design.METHODS) <= set(methods_lib.ALGORITHMS)
   assert design.variant('protocol', 'paper') == ''
   defaults = config_lib.Config()
-  assert design.variant('rate_init', 'kp') == ''
+  assert design.variant('rate_init', 'tie') == ''
   for name in ('clients_per_round', 'protocol'):
     assert design.variant(name, getattr(defaults, name)) == ''
 
@@ -157,7 +167,7 @@ def test_what_an_experiment_makes_of_its_cells(dataset):
   for cell, line in zip(cells, done.stdout.splitlines(), strict=True):
     settings = json.loads(line)
     assert cell.settings.items() <= settings.items()
-    optimizer = 'adam' if cell.key.method.endswith('adam') else 'sgd'
+    optimizer = 'adam' if 'adam' in cell.key.method else 'sgd'
     for field, power in zip(
       ('client_learning_rate', 'server_learning_rate', 'server_epsilon'),
       _RATES[dataset, optimizer],

@@ -90,7 +90,8 @@ def _opened(tmp_path_factory):
 def test_the_first_screen_has_the_conclusion_and_the_verdicts(opened, width):
   first = opened[0][width]['first']
   assert first['height'] == browser.SIZES[width]
-  assert len(first['sentences']) == len(first['verdicts']) == 5
+  assert 5 <= len(first['sentences']) <= 7
+  assert len(first['verdicts']) == 5
   assert 0 < first['sentences'][-1] < first['verdicts'][-1] < first['height']
 
 
@@ -105,7 +106,7 @@ def test_tables_scroll_in_their_boxes_with_the_label_in_sight(opened, width):
       assert box['hidden'] == 0, box
   number = sum(box['scrolls'] for box in boxes)
   # On a phone nearly all; on a desk the widest alone.
-  assert number > 15 if width < 500 else 5 < number < 12
+  assert number > 15 if width < 500 else 5 < number < 15, number
 
 
 @pytest.mark.parametrize('width', browser.SIZES)

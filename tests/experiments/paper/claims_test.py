@@ -9,47 +9,14 @@ from experiments.paper import claims
 from experiments.paper import design
 from experiments.paper import frames
 from experiments.paper import paper_numbers
+from experiments.paper import verdicts
 from tests import fake_results
 
 
-def test_statistics_by_hand():
-  found = claims.paired([1.0, 2.0, 3.0])
-  assert (found.seeds, found.mean, found.wins) == (3, 2.0, 3)
-  # t = 2 sqrt 3, and with 2 degrees of freedom p = 1 - t / sqrt(t^2 + 2).
-  assert found.p == pytest.approx(1 - math.sqrt(12 / 14))
-  assert found.sign_p == pytest.approx(2 / 8)
-  # t = 2, and with 1 degree of freedom p = 1 - 2 / pi atan t.
-  two = claims.paired([1.0, 3.0])
-  assert two.p == pytest.approx(1 - 2 / math.pi * math.atan(2))
-
-
-def test_sign_test_leaves_out_zeros():
-  found = claims.paired([1.0, 1.0, 1.0, 1.0, -1.0, 0.0])
-  assert found.wins == 4
-  # Of 5 signs at least 4 alike: 2 (5 + 1) / 32.
-  assert found.sign_p == pytest.approx(12 / 32)
-
-
-@pytest.mark.parametrize(
-  'differences, verdict',
-  [
-    ([], 'not run'),
-    ([0.3], 'undecided (1 seed)'),
-    ([1.0, 2.0, 3.0], 'undecided (3 seeds, p = 0.074)'),
-    ([2.0, 2.1, 1.9], 'holds'),  # p = 1 - sqrt(1200 / 1202).
-    ([-2.0, -2.1, -1.9], 'does not hold'),
-    ([0.0, 0.0, 0.0], 'undecided (3 seeds, p = 1)'),
-    ([0.5, 0.5], 'holds'),  # No spread at all.
-    ([1.0, -1.0], 'undecided (2 seeds, p = 1)'),
-    ([math.nan, 0.1, 0.2], 'undecided (a run diverged, 3 seeds)'),
-  ],
-)
-def test_verdicts(differences, verdict):
-  assert claims.paired(differences).verdict == verdict
-
-
 def _claims(found):
-  return claims.claims(frames.values(found), paper_numbers.load())
+  return claims.claims(
+    frames.values(found), frames.curves(found), paper_numbers.load()
+  )
 
 
 def _one(found, **fields):
@@ -82,7 +49,9 @@ def test_pairs_are_of_the_same_seed_and_preset():
     *fake_results.seeds('paper', *place[1:], 'f3ast', [0.9]),
     *fake_results.seeds(*place, 'fedadam', [0.9]),
   ])
-  where = {'dataset': 'shakespeare', 'where': 'Home-devices'}
+  where = {
+    'topic': 'tables', 'dataset': 'shakespeare', 'where': 'Home-devices'
+  }
   claim = _one(found, preset='compact', **where, **_ACCURACY)
   assert list(claim.differences) == pytest.approx([0.2, 0.21, 0.19])
   assert claim.found.verdict == 'holds'
@@ -108,26 +77,32 @@ def test_a_lower_loss_is_as_claimed():
 
 
 _USERS = {'metric': 'user_accuracy', 'text': 'F3AST above PoC'}
+_OTHER_DRAW = {
+  'metric': 'accuracy', 'text': 'F3AST above FedAvg, with replacement'
+}
 _ADAM = {'metric': 'accuracy', 'text': 'F3AST+Adam above FedAdam'}
 
 
 @pytest.mark.parametrize(
   'dataset, where, of, source',
   [
-    ('shakespeare', 'Always', _ACCURACY, claims.PAPER),
-    ('shakespeare', 'Always', _USERS, claims.PAPER),
+    ('shakespeare', 'Always', _ACCURACY, verdicts.PAPER),
+    ('shakespeare', 'Always', _USERS, verdicts.PAPER),
     # The tables have no column of Synthetic; the curves have Home-devices, of
     # three methods, and tab:heterogeneity has Smartphones.
-    ('synthetic', 'Always', _ACCURACY, claims.CARRIED_OVER),
-    ('synthetic', 'Always', _USERS, claims.CARRIED_OVER),
-    ('synthetic', 'Home-devices', _ACCURACY, claims.PAPER),
-    ('synthetic', 'Home-devices', _ADAM, claims.CARRIED_OVER),
-    ('synthetic', 'Smartphones', _ACCURACY, claims.PAPER),
-    # .557 and .557, .281 and .282, .542 and .543 are no such claims.
-    ('shakespeare', 'Uneven', _ADAM, claims.CARRIED_OVER),
-    ('cifar100', 'Uneven', _ADAM, claims.CARRIED_OVER),
-    ('shakespeare', 'Scarce', _USERS, claims.CARRIED_OVER),
-    ('shakespeare', claims.ALL_AVAILS, _USERS, claims.CARRIED_OVER),
+    ('synthetic', 'Always', _ACCURACY, verdicts.CARRIED_OVER),
+    ('synthetic', 'Always', _USERS, verdicts.CARRIED_OVER),
+    ('synthetic', 'Home-devices', _ACCURACY, verdicts.PAPER),
+    ('synthetic', 'Home-devices', _ADAM, verdicts.CARRIED_OVER),
+    ('synthetic', 'Smartphones', _ACCURACY, verdicts.PAPER),
+    # .557 and .557, .542 and .543 are no such claims.
+    ('shakespeare', 'Uneven', _ADAM, verdicts.CARRIED_OVER),
+    ('cifar100', 'Scarce', _ADAM, verdicts.PAPER),
+    ('shakespeare', 'Scarce', _USERS, verdicts.CARRIED_OVER),
+    ('shakespeare', claims.ALL_AVAILS, _USERS, verdicts.CARRIED_OVER),
+    # Baselines that draw otherwise have verdicts of their own.
+    ('shakespeare', 'Always', _OTHER_DRAW, verdicts.OTHER_DRAW),
+    ('synthetic', claims.ALL_AVAILS, _OTHER_DRAW, verdicts.OTHER_DRAW),
   ],
 )
 def test_where_claims_are_from(nothing, dataset, where, of, source):
@@ -180,26 +155,48 @@ def test_the_gap_widens():
   assert _one(found, where='Home-devices, K = 30', **_ACCURACY).found.seeds == 2
 
 
-def test_our_own():
-  def of(method, variant, accuracies):
-    return fake_results.synthetic(method, 'uneven', accuracies, variant)
-
-  found = [
-    claim
-    for claim in _claims([
-      *of('f3ast', '', [0.7, 0.8]),
-      *of('fedavg', 'matched', [0.6, 0.8]),
-      *of('f3ast', 'rate_init=p', [0.7, 0.8]),
-      *of('fedavg', 'matched_to_p', [0.3, 0.5]),
-      *of('f3ast', '5000_rounds', [0.4, 0.4]),
-      *of('fedavg', '5000_rounds', [0.5, 0.6]),
-    ])
-    if claim.source == claims.OURS and claim.found.seeds
+def test_a_comparison_is_there_once(nothing):
+  places = [
+    (c.preset, c.dataset, c.metric, c.text, c.where, c.topic) for c in nothing
   ]
-  assert {claim.topic for claim in found} == {'controls (ours)'}
-  # The last one is of users, whose accuracy is half as high.
-  means = [claim.differences.mean() for claim in found]
-  assert means == pytest.approx([0.05, 0.35, -0.15, -0.075])
+  assert len(set(places)) == len(places)
+  wheres = {claim.where for claim in nothing}
+  # In the main grid.
+  assert 'Smartphones, alpha = 0.5' in wheres
+  assert not wheres & {'Smartphones, alpha = 1', 'Home-devices, K = 10'}
+  # On CIFAR-100 Uneven is Always.
+  assert {c.dataset for c in nothing if c.where == 'Uneven'} == {
+    'synthetic', 'shakespeare'
+  }
+
+
+def test_both_ways_to_draw_are_next_to_the_papers_difference(nothing):
+  place = {'topic': 'tables', 'preset': 'paper', 'where': 'Home-devices'}
+  for of in (_ACCURACY, _OTHER_DRAW):
+    claim = _one(nothing, dataset='shakespeare', **place, **of)
+    assert claim.paper == pytest.approx(0.568 - 0.522)
+  # tab:heterogeneity, alpha = 1.
+  place = {'topic': 'tables', 'dataset': 'synthetic', 'where': 'Smartphones'}
+  claim = _one(nothing, **place, **_ACCURACY)
+  assert claim.paper == pytest.approx(0.76 - 0.68)
+
+
+def test_p_is_corrected_for_all_tests():
+  # By .1, .11, .09: p = 1 - sqrt(300 / 302) = .0033.
+  all_ = _claims([
+    *fake_results.synthetic('fedavg', 'scarce', [0.5, 0.6, 0.7]),
+    *fake_results.synthetic('f3ast', 'scarce', [0.6, 0.71, 0.79]),
+  ])
+  (found,) = [
+    claim.found
+    for claim in all_
+    if claim.found.seeds and claim.metric == 'accuracy'
+  ]
+  tests = [claim for claim in all_ if not math.isnan(claim.found.p)]
+  # Both accuracies, which scatter alike, and both losses, which are equal.
+  assert len(tests) == 4
+  assert found.p == pytest.approx(1 - math.sqrt(300 / 302))
+  assert found.corrected == pytest.approx(4 / 2 * found.p)
 
 
 if __name__ == '__main__':

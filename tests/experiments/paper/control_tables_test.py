@@ -2,7 +2,6 @@
 
 import sys
 
-import pandas as pd
 import pytest
 
 from experiments.paper import control_tables
@@ -25,6 +24,7 @@ def test_departures():
     *_synthetic('f3ast', 'smartphones', [0.3] * 3, 'protocol=divide_by_k'),
   ])
   row = _row(found, 'departures', 'paper')
+  assert list(row)[1:6] == ['FedAvg', 'F3AST', 'FedAdam', 'F3AST+Adam', 'PoC']
   assert row['F3AST'] == '0.600 ± 0.000 [3]'  # The same three seeds.
   row = _row(found, 'departures', 'divide_by_k')
   assert row['FedAvg'] == 'as in the paper'
@@ -44,6 +44,7 @@ def test_controls():
     *_synthetic(
       'fedavg', 'uneven', [0.3, 0.5], 'matched_to_p', server_learning_rate=3.0
     ),
+    *_synthetic('fedavg', 'uneven', [0.6], 'following'),
   ])
   for method, step, difference in (
     ('F3AST, r(0) = Kp', '0.800 ± 0.000 [2]', '–'),
@@ -55,6 +56,13 @@ def test_controls():
       '3.000 ± 0.000 [2]',
       '+0.350 ± 0.071 [2]',
     ),
+    # Its steps are F3AST's.
+    ("FedAvg, F3AST's step in each round", '0.800 [1]', '+0.100 [1]'),
+    (
+      "FedAvg, with replacement, F3AST's step in each round",
+      'not run',
+      'not run',
+    ),
   ):
     row = _row(found, 'controls', 'Uneven', method)
     assert row['step'] == step
@@ -62,14 +70,23 @@ def test_controls():
 
 
 def test_released():
-  found = _tables(_synthetic('f3ast', 'scarce', [0.25], 'protocol=released'))
+  found = _tables([
+    *_synthetic('f3ast', 'scarce', [0.25, 0.35], 'protocol=released'),
+    *_synthetic('fedavg_with_replacement', 'scarce', [0.5]),
+  ])
   row = _row(found, 'released', 'test accuracy', 'F3AST')
-  assert row["Scarce: the released code's"] == '0.250 [1]'
+  assert row["Scarce: the released code's"] == '0.300 ± 0.071 [2]'
   assert row["Scarce: the paper's rules"] == 'not run'
+  # The released baselines are drawn so as they are.
+  row = _row(found, 'released', 'test accuracy', 'FedAvg, with replacement')
+  assert row["Scarce: the released code's"] == '–'
+  assert row["Scarce: the paper's rules"] == '0.500 [1]'
 
 
-def _long_run(method, seed, accuracies):
-  key = design.synthetic(method, 'uneven', '5000_rounds', seed)
+def _long_run(
+  method, seed, accuracies, avail='uneven', variant='5000_rounds'
+):
+  key = design.synthetic(method, avail, variant, seed)
   tests = {'round': [400, 420, 500, 4920, 5000], 'accuracy': accuracies}
   for name in ('loss', 'user_accuracy', 'user_loss', 'sum_of_weights'):
     tests[name] = [seed + i / 10 for i in range(5)]
@@ -82,66 +99,50 @@ def test_settled():
     _long_run('fedavg', 1, [0.9, 0.5, 0.7, 0.5, 0.5]),
     _long_run('f3ast', 0, [0.9, 0.1, 0.5, 0.7, 0.9]),
     _long_run('f3ast', 1, [0.9, 0.3, 0.7, 0.8, 1.0]),
+    _long_run('f3ast_safe', 0, [0.9, 0.1, 0.5, 0.7, 0.7]),
+    _long_run('fedavg_with_replacement', 0, [0.9, 0.1, 0.5, 0.6, 0.6]),
     # The paper's own rounds are another table's.
     *_synthetic('f3ast', 'uneven', [0.25, 0.25, 0.25]),
   ])
   # Rounds 401 to 500 have two tests: .4 and .6, then .3 and .5.
   row = _row(found, 'settled', 'Uneven', '500')
-  assert row['test accuracy, FedAvg'] == '0.500 ± 0.141 [2]'
-  assert row['test accuracy, F3AST'] == '0.400 ± 0.141 [2]'
-  assert row['F3AST - FedAvg'] == '-0.1000 ± 0.0000 [2]'
+  assert row['test accuracy: FedAvg'] == '0.500 ± 0.141 [2]'
+  assert row['test accuracy: F3AST'] == '0.400 ± 0.141 [2]'
+  assert row['F3AST minus: FedAvg'] == '-0.1000 ± 0.0000 [2]'
   row = _row(found, 'settled', 'Uneven', '5000')
-  assert row['F3AST - FedAvg'] == '+0.4000 ± 0.0000 [2]'
-  assert row['test loss, F3AST'] == '0.850 ± 0.707 [2]'
+  assert row['F3AST minus: FedAvg'] == '+0.4000 ± 0.0000 [2]'
+  assert row['F3AST minus: FedAvg, with replacement'] == '+0.200 [1]'
+  assert row['F3AST, safe minus: FedAvg'] == '+0.300 [1]'
+  assert row['F3AST, safe minus: F3AST'] == '-0.100 [1]'
+  assert row['F3AST, safe minus: FedAvg, with replacement'] == '+0.100 [1]'
+  assert row['F3AST: test loss'] == '0.850 ± 0.707 [2]'
   row = _row(found, 'settled', 'Uneven', '3000')
-  assert row['F3AST - FedAvg'] == 'not run'
+  assert row['F3AST minus: FedAvg'] == 'not run'
 
 
-def _run(rounds, examples, accuracies):
-  return pd.DataFrame(
-    {'round': rounds, 'examples_trained': examples, 'accuracy': accuracies}
-  )
-
-
-def test_equal_work_by_hand():
-  few = _run([10, 20], [100, 200], [0.2, 0.4])
-  many = _run([10, 20], [150, 350], [0.3, 0.5])
-  there = control_tables.at_equal_work(few, many)
-  # The other had 200 examples a quarter of the way from round 10 to 20.
-  assert there == pytest.approx({
-    'ours': 0.4,
-    'other': 0.35,
-    'difference': 0.05,
-    'by_rounds': -0.1,
-    'ours_examples': 10,
-    'other_examples': 17.5,
-    'rounds': 20,
-  })
-  # The other way round the signs change.
-  back = control_tables.at_equal_work(many, few)
-  for name in ('difference', 'by_rounds'):
-    assert there[name] == pytest.approx(-back[name])
-  assert (there['ours'], there['other']) == (back['other'], back['ours'])
-
-
-def _trained(preset, dataset, method, accuracies, examples):
-  return [
-    {**result, 'examples_trained': [examples * i for i in range(1, 5)]}
-    for result in fake_results.seeds(
-      preset, dataset, 'scarce', method, accuracies
-    )
-  ]
+def test_settled_from_the_first_rates_that_there_were():
+  found = _tables([
+    _long_run('f3ast', 0, [0.3] * 5, 'smartphones', '5000_rounds-rate_init=kp'),
+    _long_run('f3ast', 0, [0.6] * 5, 'smartphones'),
+    _long_run('fedavg', 0, [0.5] * 5, 'smartphones'),
+  ])
+  for title, difference in (
+    ('Smartphones', '+0.100 [1]'),
+    ('Smartphones, F3AST from r(0) = K p as at first', '-0.200 [1]'),
+  ):
+    row = _row(found, 'settled', title, '5000')
+    assert row['F3AST minus: FedAvg'] == difference
 
 
 def test_local_work():
-  place = 'compact', 'shakespeare'
+  place, cifar = ('compact', 'shakespeare'), ('compact', 'cifar100', 'scarce')
   found = _tables([
-    *_trained(*place, 'f3ast', [0.5, 0.6], 100),
-    *_trained(*place, 'fedavg', [0.6, 0.7], 200),
+    *fake_results.trained(*place, 'scarce', 'f3ast', [0.5, 0.6], 100),
+    *fake_results.trained(*place, 'scarce', 'fedavg', [0.6, 0.7], 200),
     # One that does not say how many, and one whose rounds are equal work.
     *fake_results.seeds(*place, 'scarce', 'power_of_choice', [0.5]),
-    *_trained('compact', 'cifar100', 'f3ast', [0.5], 1),
-    *_trained('compact', 'cifar100', 'fedavg', [0.5], 1),
+    *fake_results.trained(*cifar, 'f3ast', [0.5], 1),
+    *fake_results.trained(*cifar, 'fedavg', [0.5], 1),
   ])
   assert len(found[-1].frame) == 1
   # Rounds 50 and 100 have accuracy 0, round 200 has .01 more than the mean:

@@ -3,7 +3,6 @@
 import math
 import sys
 
-import numpy as np
 import pytest
 
 from experiments.paper import design
@@ -26,21 +25,23 @@ def test_values_are_means_over_the_last_rounds():
   assert row['sum_of_weights'] == 1.0
 
 
-@pytest.mark.parametrize(
-  'trend', [lambda t: 0 * t, lambda t: 9 - 5 * t, lambda t: 1 - np.exp(-3 * t)]
-)
-def test_unsteadiness_is_the_scatter_about_the_trend(trend):
+def test_on_real_data_the_last_test_counts():
+  key = design.Key('compact', 'shakespeare', 'scarce', 'f3ast')
+  result = fake_results.result(key)
+  result['metrics']['accuracy'] = [0.0, 0.0, 0.4, 0.6]
+  assert frames.values([result]).iloc[0]['accuracy'] == 0.6
+
+
+def test_unsteadiness_is_the_standard_deviation():
   result = fake_results.result(_KEY, rounds=400)
-  scatter = np.random.default_rng(0).normal(0, 0.03, 4000)
-  result['metrics'] = {
-    name: [1.0] * 4000 for name in result['metrics']
-  }
-  # All of them in the last 100 rounds.
-  result['metrics']['round'] = np.linspace(301, 400, 4000)
-  result['metrics']['accuracy'] = trend(np.linspace(0, 1, 4000)) + scatter
+  result['metrics'] = {name: [1.0] * 9 for name in result['metrics']}
+  # The first one is not of the last 100 rounds.
+  result['metrics']['round'] = [300, *range(310, 390, 10)]
+  result['metrics']['round'][-1] = 400
+  result['metrics']['accuracy'] = [0.0, *[0.4, 0.6] * 4]
   row = frames.values([result]).iloc[0]
-  # With 4,000 tests the estimate is within 5 % with near certainty.
-  assert row['unsteadiness'] == pytest.approx(0.03, rel=0.05)
+  # Eight times .1 from the mean: sqrt(8 x .01 / 7).
+  assert row['unsteadiness'] == pytest.approx(math.sqrt(0.08 / 7))
 
 
 def test_a_run_that_diverged_has_no_steadiness():

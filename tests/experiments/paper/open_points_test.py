@@ -17,7 +17,7 @@ def _found(all_results):
 
 def test_nothing_run():
   found = _found([])
-  assert len(found) == 9
+  assert len(found) == 11
   assert found['Uneven on CIFAR-100'] == 'Not run yet.'
 
 
@@ -39,13 +39,21 @@ def test_findings_by_hand():
     *seeds('synthetic', 'smartphones', [0.5, 0.5]),
     *seeds('synthetic', 'smartphones', [0.4, 0.5], 'protocol=uncorrelated_h'),
     *seeds('shakespeare', 'home_devices', [0.5, 0.6], loss=1.42),
+    *seeds('synthetic', 'smartphones', [0.3], 'rate_init=kp'),
+    *seeds('synthetic', 'uneven', [0.75], 'local_steps=10'),
+    *fake_results.synthetic('fedavg', 'uneven', [0.4]),
+    *fake_results.synthetic('fedavg_with_replacement', 'uneven', [0.6]),
     short,
   ])
   assert 'by at most 0.0030' in found['Uneven on CIFAR-100']
   assert (
     'Uneven: 0.700 from Kp (mean sum of weights 0.85), 0.600 from p (mean sum '
-    'of weights 2.50).' in found['The first rates r(0)']
+    'of weights 2.50). Smartphones: 0.500 from the tie point, 0.300 from Kp, '
+    'as at first.' in found['The first rates r(0)']
   )
+  draws = found['How FedAvg and FedAdam draw clients']
+  assert draws.endswith('Uneven: FedAvg with replacement +0.200.')
+  assert found['What E is'].endswith('Uneven: F3AST +0.050.')
   correlated = found['H when availability is positively correlated']
   assert 'F3AST -0.050 (2 seeds)' in correlated
   few = found['Fewer than K clients available, or none']

@@ -28,21 +28,33 @@ def test_curves_and_gains_by_hand():
   found = _figures([
     *fake_results.synthetic('fedavg', 'home_devices', [0.5, 0.6]),
     *fake_results.synthetic('f3ast', 'home_devices', [0.6, 0.7]),
+    *fake_results.synthetic('fedavg_with_replacement', 'home_devices', [0.8]),
+    *fake_results.synthetic('f3ast_safe', 'home_devices', [0.8]),
   ])
   # Round 150 is .01 below the mean of the last rounds; seeds .6 and .7.
   curves = found['curves-accuracy-paper'].data
   curves = curves.set_index(['dataset', 'method', 'round'])
   point = curves.loc['synthetic', 'f3ast', 150]
   assert tuple(point) == pytest.approx((0.64, 0.005**0.5, 2))
+  # Those of the paper's curves, with both ways to draw.
+  assert set(curves.index.get_level_values('method')) == {
+    'fedavg', 'f3ast', 'fedavg_with_replacement'
+  }
   gains = found['relative-gain-paper'].data.set_index(
-    ['metric', 'dataset', 'method', 'avail']
-  )
-  ours = gains.loc['accuracy', 'synthetic', 'f3ast', 'home_devices']
+    ['metric', 'dataset', 'method', 'baseline', 'avail']
+  ).sort_index()
+  ours = gains.loc['accuracy', 'synthetic', 'f3ast', 'fedavg', 'home_devices']
   # .65 / .55 - 1; by seed .2 and .16667.
   assert ours['gain'] == pytest.approx(0.1 / 0.55)
   assert ours['sd'] == pytest.approx((1 / 30) / 2**0.5)
   assert ours['seeds'] == 2 and pd.isna(ours['paper'])
-  paper = gains.loc['accuracy', 'cifar100', 'f3ast', 'home_devices']
+  other = 'f3ast', 'fedavg_with_replacement', 'home_devices'
+  # The seed that both have.
+  gain = gains.loc[('accuracy', 'synthetic', *other)]['gain']
+  assert gain == pytest.approx(0.6 / 0.8 - 1)
+  # The paper's is drawn once.
+  assert pd.isna(gains.loc[('accuracy', 'cifar100', *other)]['paper'])
+  paper = gains.loc['accuracy', 'cifar100', 'f3ast', 'fedavg', 'home_devices']
   assert paper['paper'] == pytest.approx(0.208 / 0.111 - 1)
   assert paper['seeds'] == 0
 
@@ -68,13 +80,14 @@ def test_curves_of_what_has_only_begun(whole, ends):
 
 
 def test_every_figure_is_next_to_a_table():
-  values, numbers = frames.values([]), paper_numbers.load()
+  values, curves = frames.values([]), frames.curves([])
+  numbers = paper_numbers.load()
   known = {
     table.name
     for table in (
-      *verdict_tables.build(claims.claims(values, numbers)),
+      *verdict_tables.build(claims.claims(values, curves, numbers)),
       *paper_tables.build(values, numbers),
-      *control_tables.build(values, frames.curves([])),
+      *control_tables.build(values, curves),
     )
   }
   figures = _figures([]).values()

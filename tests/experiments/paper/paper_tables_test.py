@@ -26,6 +26,7 @@ def test_the_papers_layout_and_gains():
   ])
   assert found[0].name == 'accuracy-paper'
   methods = ['FedAvg', 'F3AST', 'FedAdam', 'F3AST+Adam', 'PoC']
+  methods += ['FedAvg, with replacement', 'FedAdam, with replacement']
   assert list(found[0].frame['method']) == 3 * methods
   row = _row(found, 'accuracy-paper', 'Synthetic(1,1)', 'F3AST')
   # Means .65 and .5, gain 30 %; sample sd of .5 and .8 is .212.
@@ -40,7 +41,7 @@ def test_the_papers_layout_and_gains():
 
 def test_presets_share_no_table():
   found = _tables(
-    fake_results.seeds('compact', 'cifar100', 'always', 'f3ast', [0.125])
+    fake_results.seeds('compact', 'cifar100', 'always', 'f3ast', [0.115])
   )
   with_it = [t.name for t in found if '0.125' in tables.markdown(t)]
   assert with_it == ['accuracy-compact']
@@ -57,12 +58,20 @@ def test_heterogeneity():
     *_synthetic('fedavg', 'smartphones', [0.5], 'alpha=0', alpha=0.0),
     *_synthetic('f3ast', 'smartphones', [0.6], 'alpha=0', alpha=0.0),
     *_synthetic('f3ast', 'smartphones', [0.7]),
+    *_synthetic('f3ast', 'smartphones', [0.4], 'rate_init=kp'),
+    *_synthetic('f3ast', 'smartphones', [0.3], 'alpha=0-rate_init=kp'),
   ])
   row = _row(found, 'heterogeneity', 'F3AST')
   assert row['alpha = 0: ours'] == '0.600 [1] (+20 %)'
   assert row['alpha = 0: paper'] == '0.83 (+15 %)'
   assert row['alpha = 1: ours'] == '0.700 [1]'
   assert row['alpha = 0.5: ours'] == 'not run'
+  row = _row(found, 'heterogeneity', 'F3AST from r(0) = K p, as at first')
+  assert row['alpha = 0: ours'] == '0.300 [1] (-40 %)'
+  assert row['alpha = 1: ours'] == '0.400 [1]'
+  assert row['alpha = 0: paper'] == '–'
+  row = _row(found, 'heterogeneity', 'FedAvg, with replacement')
+  assert row['alpha = 0: ours'] == 'not run'
 
 
 def test_k_sweep_and_seconds():

@@ -8,6 +8,7 @@ from experiments.paper import claims
 from experiments.paper import frames
 from experiments.paper import paper_numbers
 from experiments.paper import verdict_tables
+from experiments.paper import verdicts
 from tests import fake_results
 
 _row = fake_results.row
@@ -15,12 +16,18 @@ _row = fake_results.row
 
 def _tables(**methods):
   """Returns the tables of accuracies on Synthetic under Scarce by method."""
-  values = frames.values([
+  return _of([
     result
     for method, accuracies in methods.items()
     for result in fake_results.synthetic(method, 'scarce', accuracies)
   ])
-  return verdict_tables.build(claims.claims(values, paper_numbers.load()))
+
+
+def _of(found):
+  values, curves = frames.values(found), frames.curves(found)
+  return verdict_tables.build(
+    claims.claims(values, curves, paper_numbers.load())
+  )
 
 
 @pytest.fixture(name='nothing', scope='module')
@@ -47,10 +54,13 @@ def test_the_conclusion_has_the_rows_that_were_run(above, nothing):
   assert _row(above, 'verdicts-synthetic', 'Scarce') == {
     'availability': 'Scarce',
     'F3AST above FedAvg': 'holds',
-    'F3AST - FedAvg': '+0.100 ± 0.010 [3]',
+    'F3AST above FedAvg, with replacement': 'not run',
+    'F3AST - FedAvg': '+0.100 ± 0.010 [3]*',
     'F3AST+Adam - FedAdam': 'not run',
     'F3AST - PoC': 'not run',
-    'F3AST - FedAvg, user accuracy': '+0.0500 ± 0.0050 [3]',
+    'F3AST - FedAvg, with replacement': 'not run',
+    'F3AST+Adam - FedAdam, with replacement': 'not run',
+    'F3AST - FedAvg, user accuracy': '+0.0500 ± 0.0050 [3]*',
   }
   assert above[0].is_run
   assert not nothing['verdicts-synthetic'].is_run
@@ -79,16 +89,26 @@ def test_counts_by_where_claims_are_from(above, nothing):
     return [int(count) for count in list(row.values())[2:]]
 
   # Both accuracies hold; both losses are the same in all seeds.
-  assert count(claims.CARRIED_OVER)[:3] == [2, 0, 2]
+  assert count(verdicts.CARRIED_OVER)[:3] == [2, 0, 2]
   # The tables have 30 pairs of accuracies, losses and user averages each, of
-  # which 10 are equal or the other way round. Then there are three numbers by
-  # alpha, one of them also in the grid; on Synthetic two pairs of curves of
-  # accuracy and loss; six K and a trend for two pairs; three datasets' curves,
-  # steadier than two others.
-  in_tables = 3 * 30 - 10
-  in_others = (3 + 1) + 2 * 2 + 2 * (6 + 1) + 3 * 2
-  assert count(claims.PAPER) == [0, 0, 0, in_tables + in_others]
-  assert count(claims.OURS) == [0, 0, 0, 18]
+  # which 6 are of Uneven on CIFAR-100, and 9 of the others are equal or the
+  # other way round. Then there are three numbers by alpha; on Synthetic two
+  # pairs of curves of accuracy and loss; five K beside that of the grid and a
+  # trend for two pairs, one K less for PoC; three datasets' curves, steadier
+  # than two others.
+  in_tables = 3 * 30 - 6 - 9
+  in_others = 3 + 2 * 2 + (5 + 1) + (4 + 1) + 3 * 2
+  assert count(verdicts.PAPER) == [0, 0, 0, in_tables + in_others]
+  # Two pairs in five models and their mean, four metrics on Synthetic and
+  # Shakespeare; without Uneven, two metrics on CIFAR-100. Two alpha, five K and
+  # a trend, three curves.
+  in_tables = 2 * (2 * 6 * 4 + 5 * 2)
+  assert count(verdicts.OTHER_DRAW) == [0, 0, 0, in_tables + 2 + 5 + 1 + 3]
+  # Equal steps: five in two models; E steps: two in five; long runs: of two
+  # metrics one in six and one in five; safe: three in five, twice; the released
+  # code: two in five; equal work: two in five.
+  ours = 5 * 2 + 2 * 5 + 2 * (6 + 5) + 2 * 3 * 5 + 2 * 5 + 2 * 5
+  assert count(verdicts.OURS) == [0, 0, 0, ours]
   (table,) = [table for table in above if table.name == 'verdict-counts']
   counts = table.frame.iloc[:, 2:].astype(int)
   assert counts.to_numpy().sum() == len(nothing['claims'].frame)
@@ -97,11 +117,50 @@ def test_counts_by_where_claims_are_from(above, nothing):
 def test_statistics_of_a_claim(above):
   place = 'tables', 'paper', 'synthetic', 'accuracy'
   row = _row(above, 'claims', *place, 'F3AST above FedAvg', 'Scarce')
-  assert row['difference'] == '+0.100 ± 0.010 [3]'
+  assert row['difference'] == '+0.100 ± 0.010 [3]*'
   # Two degrees of freedom: p = 1 - t / sqrt(t^2 + 2) = .0033.
   assert row['p'] == '0.0033'
+  # The user accuracy has the same, and both losses 1: 4 / 2 of it.
+  assert row['p, corrected'] == '0.0066'
   assert row['seeds as claimed'] == '3 of 3'
   assert row['sign test p'] == '0.25'
+
+
+def test_signs_of_one_seed():
+  place = 'compact', 'shakespeare', 'always'
+  found = {
+    table.name: table
+    for table in _of([
+      *fake_results.seeds(*place, 'f3ast', [0.5], loss=1.0),
+      *fake_results.seeds(*place, 'fedavg', [0.4], loss=0.9),
+      # Not of the paper, and not with one seed.
+      *fake_results.seeds(*place, 'fedavg_with_replacement', [0.4]),
+      *fake_results.synthetic('f3ast', 'home_devices', [0.5, 0.5]),
+      *fake_results.synthetic('fedavg', 'home_devices', [0.4, 0.4]),
+    ])
+  }
+  # Both accuracies are higher, both losses too.
+  note = found['verdict-counts'].note
+  assert note.endswith('the claimed sign: 2 of 4 (Shakespeare, compact).')
+
+
+def test_uneven_on_cifar100_is_always():
+  place = 'compact', 'cifar100'
+  found = _of([
+    *fake_results.seeds(*place, 'always', 'f3ast', [0.6, 0.71, 0.79]),
+    *fake_results.seeds(*place, 'always', 'fedavg', [0.5, 0.6, 0.7]),
+  ])
+  labels = 'CIFAR-100', 'test accuracy', 'F3AST above FedAvg'
+  row = _row(found, 'verdicts-compact', *labels)
+  assert row['Uneven'] == row['Always'] == 'holds'
+  assert list(row)[3:] == [
+    'Always',
+    'Scarce',
+    'Home-devices',
+    'Uneven',
+    'Smartphones',
+    'mean of the five',
+  ]
 
 
 if __name__ == '__main__':
