@@ -129,6 +129,7 @@ def test_a_process_starts_as_in_tff_s_own_runtime(fed_avg, first, two_threads):
     _assert_close(fed_avg.initialize(), first, 0)
 
 
+@pytest.mark.slow
 def test_processes_side_by_side_do_not_disturb_each_other(
   fed_avg, two_threads
 ):

@@ -56,11 +56,17 @@ _SGD = _OPTIMIZERS.build_sgdm
       _SGD(0.05),
       _OPTIMIZERS.build_adam(0.1, 0.9, 0.999, 0.001),
     ),
-    ({'server_optimizer': 'momentum'}, _SGD(0.05), _SGD(0.1, momentum=0.9)),
-    (
+    pytest.param(
+      {'server_optimizer': 'momentum'},
+      _SGD(0.05),
+      _SGD(0.1, momentum=0.9),
+      marks=pytest.mark.slow,
+    ),
+    pytest.param(
       {'server_optimizer': 'yogi'},
       _SGD(0.05),
       _OPTIMIZERS.build_yogi(0.1, 0.9, 0.999, 0.001, 0.0),
+      marks=pytest.mark.slow,
     ),
     (
       {'server_optimizer': 'adagrad', 'server_epsilon': 0.5},

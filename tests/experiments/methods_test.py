@@ -32,9 +32,15 @@ _TINY = (
       '--server_optimizer=yogi',
       '--proximal=0.5',
     ),
-    ('--algorithm=power_of_choice', '--protocol=released'),
+    pytest.param(
+      ('--algorithm=power_of_choice', '--protocol=released'),
+      marks=pytest.mark.slow,
+    ),
     ('--method=scaffold', '--rate_step=annealed:10', '--sum_cap=1'),
-    ('--algorithm=fedadam', '--protocol=released', '--avail=smartphones'),
+    pytest.param(
+      ('--algorithm=fedadam', '--protocol=released', '--avail=smartphones'),
+      marks=pytest.mark.slow,
+    ),
   ],
 )
 def test_parts_and_protocols_on_the_command_line(flags, tmp_path):

@@ -16,6 +16,7 @@ from f3ast_tff import rates
 from f3ast_tff import selection
 from f3ast_tff.execution import rounds as rounds_lib
 from tests import linear
+from tests import slow
 
 pytestmark = pytest.mark.usefixtures('in_process')
 
@@ -195,8 +196,14 @@ _AGGREGATORS = {
 @pytest.mark.parametrize(
   'name, in_memory',
   [
-    *((name, True) for name in _AGGREGATORS),
-    *((name, False) for name in _AGGREGATORS if name != 'secure'),
+    *slow.but(
+      [name for name in _AGGREGATORS if name != 'secure'],
+      [(name, True) for name in _AGGREGATORS],
+    ),
+    *slow.but(
+      ['weighted mean'],
+      [(name, False) for name in _AGGREGATORS if name != 'secure'],
+    ),
   ],
 )
 def test_aggregators_of_theirs_equal_numpy(name, in_memory):

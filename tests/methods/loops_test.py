@@ -18,6 +18,7 @@ from f3ast_tff.models import softmax
 from f3ast_tff.runs import config as config_lib
 from f3ast_tff.runs import task as task_lib
 from tests import reference_loops as loops
+from tests import slow
 
 pytestmark = pytest.mark.usefixtures('in_process')
 
@@ -155,7 +156,12 @@ _METHODS = {
 }
 
 
-@pytest.mark.parametrize('name', _METHODS)
+_ALONE = [name for name in _METHODS if ' + ' not in name and ',' not in name]
+
+
+@pytest.mark.parametrize(
+  'name', slow.but([*_ALONE, 'f3ast + scaffold'], _METHODS)
+)
 def test_thirty_rounds_are_those_of_the_loop(name):
   settings, loop, arguments = _METHODS[name]
   training = task_lib.build(_config(**settings), _task())

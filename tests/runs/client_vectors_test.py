@@ -14,6 +14,7 @@ from f3ast_tff.runs import client_vectors
 from f3ast_tff.runs import loop
 from f3ast_tff.runs import task as task_lib
 from tests import command_lines
+from tests import slow
 
 _FILES = ('rounds.csv', 'metrics.csv', 'clients.csv', 'model.npz')
 _SAME = {'rounds': 6, 'checkpoint_every': 2, 'client_learning_rate': 0.002}
@@ -24,7 +25,9 @@ def _assert_same(one, other):
     assert (one / name).read_bytes() == (other / name).read_bytes(), name
 
 
-@pytest.mark.parametrize('algorithm', ['scaffold', 'mifa', 'fedawe'])
+@pytest.mark.parametrize(
+  'algorithm', slow.but(['scaffold'], ['scaffold', 'mifa', 'fedawe'])
+)
 def test_memory_and_files_give_the_same(
   algorithm, task, make_config, tmp_path, capsys
 ):
@@ -94,7 +97,10 @@ synthetic.main()
 """
 
 
-@pytest.mark.parametrize('when, saved', [('before', [2, 4]), ('after', [4, 6])])
+@pytest.mark.parametrize(
+  'when, saved',
+  slow.but(['after'], [('before', [2, 4]), ('after', [4, 6])]),
+)
 def test_a_killed_run_resumes_exactly(when, saved, tmp_path):
   flags = (
     '--num_clients=8',

@@ -18,6 +18,7 @@ from f3ast_tff.runs import divergence
 from f3ast_tff.runs import loop
 from f3ast_tff.runs import run_directory
 from tests import by_hand
+from tests import slow
 
 _RATE = 0.002
 
@@ -46,7 +47,10 @@ def _rows(folder, table='rounds'):
 
 @pytest.mark.parametrize(
   'algorithm, avail',
-  zip(methods.ALGORITHMS, itertools.cycle(availability.PAPER)),
+  slow.but(
+    ['fedavg', 'f3ast_adam', 'power_of_choice', 'mifa'],
+    zip(methods.ALGORITHMS, itertools.cycle(availability.PAPER)),
+  ),
 )
 def test_every_algorithm_trains_those_who_are_there(algorithm, avail, run):
   folder = run(
