@@ -1,8 +1,10 @@
 """Tests of what the programs refuse, by their command lines."""
 
+import os
 import pathlib
 import subprocess
 import sys
+import sysconfig
 
 import pytest
 
@@ -117,7 +119,11 @@ def test_a_program_that_is_called_as_a_file_says_how_to_call_it(
   program, tmp_path
 ):
   path = _ROOT / 'experiments' / f'{program}.py'
-  done = _python(str(path), '--seed=1', cwd=tmp_path)
+  # The environment of `make setup` finds the package wherever one stands; here
+  # there are its packages, but not what leads to that.
+  packages = sysconfig.get_paths()['purelib']
+  environment = {**os.environ, 'PYTHONPATH': packages}
+  done = _python('-S', str(path), '--seed=1', cwd=tmp_path, env=environment)
   assert (done.returncode, done.stdout) == (2, '')
   assert done.stderr == (
     f'error: programs are called as modules, from {_ROOT}: python -m '
