@@ -203,6 +203,29 @@ def real_data(
   return [*cells_, *before]
 
 
+def decay(rounds: Optional[int] = None) -> list[cells_lib.Cell]:
+  """Returns what tells F3AST on CIFAR-100 from a step that decays."""
+
+  def cell(key: design.Key, **options: Any) -> cells_lib.Cell:
+    flags = dict(_FLAGS['compact'])
+    if key.variant == design.RELEASED:
+      flags['protocol'] = 'released'
+    count = rounds or design.ROUNDS['compact']['cifar100']
+    return cells_lib.Cell(key, count, tuple(flags.items()), **options)
+
+  cells_ = []
+  for seed, avail in itertools.product(design.SEEDS, design.DECAY_AVAILS):
+    f3ast = design.Key('compact', 'cifar100', avail, 'f3ast', '', seed)
+    released = dataclasses.replace(f3ast, variant=design.RELEASED)
+    fedavg = dataclasses.replace(f3ast, method='fedavg')
+    decaying = dataclasses.replace(fedavg, variant=design.FOLLOWING_RELEASED)
+    cells_ += [
+      *map(cell, (released, f3ast, fedavg)),
+      cell(decaying, match=released, is_by_round=True),
+    ]
+  return cells_
+
+
 def other_rounds(
   preset: str, rounds: Optional[int] = None
 ) -> list[cells_lib.Cell]:
@@ -250,9 +273,11 @@ def settled(rounds: int = design.SETTLED_ROUNDS) -> list[cells_lib.Cell]:
 def cells(preset: str, rounds: Optional[int] = None) -> list[cells_lib.Cell]:
   """Returns the cells of `paper`, `compact` or `all`, each once."""
   presets = ('compact', 'paper') if preset == 'all' else (preset,)
-  return [
+  cells_ = [
     *synthetic(rounds or design.ROUNDS['paper']['synthetic']),
     *settled(rounds or design.SETTLED_ROUNDS),
+    *(decay(rounds) if 'compact' in presets else ()),
     *(cell for name in presets for cell in other_rounds(name, rounds)),
     *(cell for name in presets for cell in real_data(name, rounds)),
   ]
+  return list(dict.fromkeys(cells_))

@@ -86,6 +86,11 @@ FASTER_BETA = 0.01  # Rates settle in 300 rounds, not in 3,000.
 # The server's rate is F3AST's sum of weights, round by round.
 FOLLOWING = 'following'
 FOLLOWING_METHODS = ('fedavg', 'fedavg_with_replacement')
+# In the released code that sum falls from round to round: on CIFAR-100, is its
+# gain this decay of the step? An independent program had suggested it.
+DECAY_AVAILS = ('home_devices', 'scarce')
+RELEASED = 'protocol=released'
+FOLLOWING_RELEASED = 'following_released'
 # Algorithm 1 has E steps; an epoch gives clients with more data more of them.
 LOCAL_STEPS = 10
 LOCAL_STEPS_METHODS = ('fedavg', 'f3ast', 'fedavg_with_replacement')

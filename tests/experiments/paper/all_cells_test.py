@@ -106,6 +106,32 @@ def test_a_matched_cell_follows_the_same_seed_of_f3ast():
     assert match == design.synthetic('f3ast', key.avail, variant, key.seed)
 
 
+def test_four_ways_tell_f3ast_from_a_step_that_decays():
+  cells = all_cells.decay()
+  assert len({cell.key for cell in cells}) == len(cells) == 4 * 2 * 5
+  grid = {cell.key: cell for cell in all_cells.real_data('compact')}
+  for cell in cells:
+    plain = dataclasses.replace(cell.key, variant='')
+    # Seeds that the grid has, too, are the same cells.
+    assert grid.get(cell.key, cell) == cell
+    changes = {}
+    if cell.key.variant == 'protocol=released':
+      assert cell.key.method == 'f3ast'
+      changes = {'protocol': 'released'}
+    if cell.key.variant == 'following_released':
+      assert cell.key.method == 'fedavg'
+      assert cell.is_by_round
+      assert cell.match == dataclasses.replace(
+        plain, method='f3ast', variant='protocol=released'
+      )
+    if plain in grid:
+      assert cell.settings == {**grid[plain].settings, **changes}
+  every = all_cells.cells('compact')
+  assert len(set(every)) == len(every)
+  assert set(cells) <= set(every)
+  assert not set(cells) & set(all_cells.cells('paper'))
+
+
 def test_names_are_the_packages():
   assert set(design.CONCERNED) == set(released.NAMES)
   assert set(design.METHODS) <= set(methods_lib.ALGORITHMS)
