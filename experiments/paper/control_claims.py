@@ -20,10 +20,25 @@ LOCAL_STEPS = f'{design.LOCAL_STEPS} local steps (ours)'
 SETTLED = f'{design.SETTLED_ROUNDS} rounds (ours)'
 SAFE = 'F3AST, safe (ours)'
 RELEASED = 'the released code (ours)'
+DECAY = 'decay of the step (ours)'
 EQUAL_WORK = 'equal local work (ours)'
 # What a control is about, at the end of its claim.
 MATCHED = ' with a matched server rate'
 FOLLOWING = ", F3AST's step in each round"
+# Four ways on CIFAR-100: F3AST and FedAvg, each with and without the decay.
+DECAY_TITLES = {
+  ('fedavg', ''): 'FedAvg',
+  ('fedavg', design.FOLLOWING_RELEASED): "FedAvg, the released F3AST's step",
+  ('f3ast', ''): 'F3AST',
+  ('f3ast', design.RELEASED): 'F3AST as released',
+}
+DECAY_PAIRS = (
+  (('fedavg', design.FOLLOWING_RELEASED), ('fedavg', '')),
+  (('f3ast', ''), ('fedavg', '')),
+  (('f3ast', design.RELEASED), ('fedavg', '')),
+  (('f3ast', design.RELEASED), ('fedavg', design.FOLLOWING_RELEASED)),
+  (('f3ast', ''), ('fedavg', design.FOLLOWING_RELEASED)),
+)
 # F3AST, safe, is compared with what it is made of and with FedAvg, after:
 SAFE_BASELINES = ('f3ast', *FEDAVGS)
 SAFE_VARIANTS = {500: '', design.SETTLED_ROUNDS: design.SETTLED}
@@ -159,6 +174,41 @@ def _released(values: pd.DataFrame) -> Iterator[verdicts.Claim]:
     yield on_synthetic(values, RELEASED, name, pair, (avail, variant))
 
 
+def decay_key(avail: str, way: tuple[str, str]) -> design.Key:
+  """Returns the key, without a seed, of one of the four ways."""
+  method, variant = way
+  return design.Key('compact', 'cifar100', avail, method, variant)
+
+
+def decay_text(ours: tuple[str, str], other: tuple[str, str]) -> str:
+  """Returns the claim that one of the four ways is above another."""
+  return f'{DECAY_TITLES[ours]} above {DECAY_TITLES[other]}'
+
+
+def _decay(values: pd.DataFrame) -> Iterator[verdicts.Claim]:
+  """Yields: is F3AST on CIFAR-100 ahead of a step that decays?"""
+  for avail, (ours, other) in itertools.product(
+    design.DECAY_AVAILS, DECAY_PAIRS
+  ):
+    is_in_grid = (ours, other) == (('f3ast', ''), ('fedavg', ''))
+    if not is_in_grid:  # Else it would be counted twice.
+      yield verdicts.Claim(
+        DECAY,
+        'compact',
+        'cifar100',
+        design.AVAILS[avail],
+        decay_text(ours, other),
+        'accuracy',
+        frames.difference(
+          values,
+          decay_key(avail, ours),
+          decay_key(avail, other),
+          'accuracy',
+        ),
+        source=verdicts.OURS,
+      )
+
+
 def _equal_work(curves: pd.DataFrame) -> Iterator[verdicts.Claim]:
   """Yields: is F3AST ahead after equally many examples of Shakespeare?"""
   dataset = 'shakespeare'
@@ -189,4 +239,5 @@ def claims(
   yield from _settled(values)
   yield from _safe(values)
   yield from _released(values)
+  yield from _decay(values)
   yield from _equal_work(curves)

@@ -1,4 +1,4 @@
-"""Tables of options: E local steps instead of an epoch, and F3AST, safe.
+"""Tables of options: E local steps, F3AST, safe, and a step that decays.
 
 Differences and p are those of the claims, so that all are corrected together.
 """
@@ -90,15 +90,48 @@ def _safe(values: pd.DataFrame, claims: _Claims) -> Iterator[tables.Row]:
       yield row
 
 
+def _decay(values: pd.DataFrame, claims: _Claims) -> Iterator[tables.Row]:
+  """Yields F3AST and FedAvg, each with and without the decay of the step."""
+  for avail, name in design.AVAILS.items():
+    if avail not in design.DECAY_AVAILS:
+      continue
+    for way, title in control_claims.DECAY_TITLES.items():
+      key = control_claims.decay_key(avail, way)
+      row: dict[str, tables.Entry] = {
+        'availability': name,
+        'method': title,
+        'test accuracy': paper_tables.entry(values, key, 'accuracy'),
+      }
+      for other in (('fedavg', ''), ('fedavg', design.FOLLOWING_RELEASED)):
+        topic = control_claims.DECAY
+        text = control_claims.decay_text(way, other)
+        if (way, other) == (('f3ast', ''), ('fedavg', '')):
+          topic = 'tables'  # Of the main grid.
+        claim = claims.get((topic, name, text))
+        over = f'minus {control_claims.DECAY_TITLES[other]}'
+        row[f'{over}: difference'] = (
+          tables.Measured(absent='–')
+          if claim is None
+          else verdict_tables.difference(claim)
+        )
+        row[f'{over}: p'] = (
+          '' if claim is None else verdict_tables.p_text(claim.found.p)
+        )
+      yield row
+
+
 def build(
   values: pd.DataFrame, claims: Sequence[verdicts.Claim]
 ) -> list[tables.Table]:
   """Returns the tables; there is 'not run' where there is nothing."""
-  of = {
-    (claim.topic, claim.where, claim.text): claim
-    for claim in claims
-    if (claim.dataset, claim.metric) == ('synthetic', 'accuracy')
-  }
+  of, on_cifar = (
+    {
+      (claim.topic, claim.where, claim.text): claim
+      for claim in claims
+      if (claim.preset, claim.dataset, claim.metric) == (*place, 'accuracy')
+    }
+    for place in (('paper', 'synthetic'), ('compact', 'cifar100'))
+  )
   how = f'{paper_tables.HOW}. Differences are paired by seed.'
   return [
     tables.table(
@@ -117,5 +150,16 @@ def build(
       f'page. {verdict_tables.MARKED}',
       _safe(values, of),
       'availability',
+    ),
+    tables.table(
+      'decay',
+      'CIFAR-100, compact models: F3AST and a step that decays',
+      "Test accuracy in the last test. The released code's weights sum to "
+      'less from round to round, which acts as a server learning rate that '
+      'decays; the second FedAvg has that sum as its rate, round by round, and '
+      'is otherwise the first. p of the paired t-test, uncorrected. '
+      f'{verdict_tables.MARKED}',
+      _decay(values, on_cifar),
+      'method',
     ),
   ]

@@ -209,6 +209,15 @@ def _gain_row(
     frames.by_seed(values, design.Key(*place, method), metric)
     for method in pair
   )
+  # What has only begun is shown where nothing is whole.
+  begun = [
+    frames.by_seed(values, design.Key(*place, method, design.FIRST), metric)
+    for method in pair
+  ]
+  is_whole = a.index.intersection(b.index).size
+  is_first = not is_whole and all(found.size for found in begun)
+  if is_first:
+    a, b = begun
   both = a.index.intersection(b.index)
   gain = tables.measured(a, baseline=b).gain
   ours, other = (
@@ -223,6 +232,7 @@ def _gain_row(
     'gain': math.nan if gain is None else gain,
     'sd': (a[both] / b[both] - 1).std(),
     'seeds': len(both),
+    'first_rounds_only': is_first,
     'paper': ours / other - 1,
   }
 
@@ -264,7 +274,10 @@ def _gains(
       better = 'right' if design.is_higher_better(metric) else 'left'
       part = data[(data['metric'] == metric) & (data['dataset'] == dataset)]
       _draw_gains(axes, part)
-      seeds = drawing.seeds_text(part[part['seeds'] > 0]) or ', ours not run'
+      ran = part[part['seeds'] > 0]
+      seeds = drawing.seeds_text(ran) or ', ours not run'
+      if ran['first_rounds_only'].any():
+        seeds = f', ours: {design.FIRST_ROUNDS} rounds{seeds}'
       axes.set(
         title=design.DATASETS[dataset] + seeds,
         xlabel=f'{metrics_lib.METRICS[metric]}: gain in %, better to the '

@@ -63,5 +63,33 @@ def test_nothing_run():
   assert not any(table.is_run for table in _tables([]))
 
 
+def test_a_step_that_decays():
+  def of(method, accuracies, variant=''):
+    return fake_results.seeds(
+      'compact', 'cifar100', 'scarce', method, accuracies, variant
+    )
+
+  found = _tables([
+    *of('fedavg', [0.10, 0.11, 0.12]),
+    *of('fedavg', [0.20, 0.22, 0.21], 'following_released'),
+    *of('f3ast', [0.15, 0.16, 0.18]),
+    *of('f3ast', [0.18, 0.19, 0.23], 'protocol=released'),
+  ])
+  labels = 'decay', 'Scarce'
+  decayed = "minus FedAvg, the released F3AST's step: difference"
+  # Of a fake result the last test is .01 above the mean.
+  row = _row(found, *labels, 'F3AST as released')
+  assert row['test accuracy'] == '0.210 ± 0.026 [3]'
+  assert row['minus FedAvg: difference'] == '+0.090 ± 0.017 [3]*'
+  assert row[decayed] == '-0.010 ± 0.026 [3]'
+  row = _row(found, *labels, 'F3AST')
+  assert row['minus FedAvg: difference'] == '+0.053 ± 0.006 [3]*'
+  assert row[decayed].rstrip('*') == '-0.047 ± 0.015 [3]'
+  row = _row(found, *labels, 'FedAvg')
+  assert row['minus FedAvg: difference'] == row[decayed] == '–'
+  row = _row(found, 'decay', 'Home-devices', 'FedAvg')
+  assert row['test accuracy'] == 'not run'
+
+
 if __name__ == '__main__':
   sys.exit(pytest.main([__file__, *sys.argv[1:]]))

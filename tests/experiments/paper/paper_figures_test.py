@@ -59,6 +59,28 @@ def test_curves_and_gains_by_hand():
   assert paper['seeds'] == 0
 
 
+def test_gains_of_what_has_only_begun_are_shown_where_nothing_is_whole():
+  def of(avail, method, accuracy, variant=''):
+    return fake_results.seeds(
+      'paper', 'cifar100', avail, method, [accuracy], variant
+    )
+
+  first = 'first_60_rounds'
+  gains = _figures([
+    *of('home_devices', 'f3ast', 0.05, first),  # The last test is .01 above.
+    *of('home_devices', 'fedavg', 0.04, first),
+    *of('scarce', 'f3ast', 0.19),
+    *of('scarce', 'fedavg', 0.09),
+    *of('scarce', 'fedavg', 0.04, first),
+  ])['relative-gain-paper'].data.set_index(
+    ['metric', 'dataset', 'method', 'baseline', 'avail']
+  ).sort_index()
+  found = gains.loc['accuracy', 'cifar100', 'f3ast', 'fedavg']
+  assert found['gain']['home_devices'] == pytest.approx(0.06 / 0.05 - 1)
+  assert found['gain']['scarce'] == pytest.approx(0.2 / 0.1 - 1)
+  assert list(found[found['first_rounds_only']].index) == ['home_devices']
+
+
 @pytest.mark.parametrize(
   'whole, ends',
   [
