@@ -14,8 +14,9 @@ from f3ast_tff.runs import config as config_lib
 _MODEL = flags.DEFINE_enum(
   'model',
   'paper',
-  ('paper', 'compact'),
-  'ResNet-18 as in the paper, or a small one for small machines.',
+  ('paper', 'paper_2_groups', 'compact'),
+  'ResNet-18 as in the paper, with group norm in 32 groups or in 2, or a small '
+  'one for small machines.',
 )
 _DATA_SOURCE = flags.DEFINE_enum(
   'data_source',

@@ -11,7 +11,7 @@ LOADING = 'Loading TensorFlow ...\n'
 _WITH_TENSORFLOW = {
   f'experiments.{name}'
   for name in (
-    'cifar100', 'position_losses', 'shakespeare', 'synthetic', 'variance'
+    'cifar100', 'paper_losses', 'shakespeare', 'synthetic', 'variance'
   )
 }
 

@@ -229,22 +229,26 @@ def decay(rounds: Optional[int] = None) -> list[cells_lib.Cell]:
 def other_rounds(
   preset: str, rounds: Optional[int] = None
 ) -> list[cells_lib.Cell]:
-  """Returns two runs that are shorter or longer than others of a preset."""
-  usual, dataset, variant, flags = {
+  """Returns runs that are shorter or longer than others of a preset."""
+  # A test on all images takes as long as four rounds; the last one is that.
+  few_tests = ('eval_every', 5), ('eval_examples', 2000)
+  usual, dataset, variants = {
     'paper': (
       design.FIRST_ROUNDS,
       'cifar100',
-      design.FIRST,
-      # A test on all images takes as long as four rounds; the last one is that.
-      (('eval_every', 5), ('eval_examples', 2000)),
+      {
+        design.FIRST: few_tests,
+        design.FEW_GROUPS: (('model', 'paper_2_groups'), *few_tests),
+      },
     ),
     'compact': (
-      design.LONGER_ROUNDS, 'shakespeare', design.LONGER, _FLAGS['compact']
+      design.LONGER_ROUNDS, 'shakespeare', {design.LONGER: _FLAGS['compact']}
     ),
   }[preset]
   place = preset, dataset, design.OTHER_ROUNDS_AVAIL
   return [
     cells_lib.Cell(design.Key(*place, method, variant), rounds or usual, flags)
+    for variant, flags in variants.items()
     for method in design.OTHER_ROUNDS_METHODS
   ]
 

@@ -101,6 +101,8 @@ KP = 'rate_init=kp'
 # CIFAR-100 at paper size takes hours a run on a CPU: its first rounds alone.
 FIRST_ROUNDS = 60
 FIRST = f'first_{FIRST_ROUNDS}_rounds'
+# Its group norm has 32 groups here, and may have had 2 where rates were tuned.
+FEW_GROUPS = f'{FIRST}-2_groups'
 # F3AST's first rounds on Shakespeare go to clients with little data: what then?
 LONGER_ROUNDS = 300
 LONGER = f'{LONGER_ROUNDS}_rounds'
@@ -110,17 +112,19 @@ SETTLED = f'{SETTLED_ROUNDS}_rounds'
 # There F3AST's weights throw the model off under Uneven: with smaller steps?
 SMALL_RATE = 0.1
 SETTLED_SMALL = f'{SETTLED}_server_rate_{SMALL_RATE:g}'
-# All three compare these; the first two under this availability model.
+# All of these compare these two; short ones under this availability model.
 OTHER_ROUNDS_METHODS = ('fedavg', 'f3ast')
 SETTLED_METHODS = (*OTHER_ROUNDS_METHODS, 'fedavg_with_replacement', SAFE)
 OTHER_ROUNDS_AVAIL = 'home_devices'
-# Of the third: availability model, variant and title.
+# Of settled runs: availability model, variant and title.
 LONG_RUNS = (
   *((avail, SETTLED, title) for avail, title in AVAILS.items()),
   ('uneven', SETTLED_SMALL, f'{AVAILS["uneven"]}, server rate {SMALL_RATE:g}'),
 )
 # Cells that have another number of rounds than others of their table.
-OTHER_ROUNDS = (FIRST, LONGER, SETTLED, SETTLED_SMALL, f'{SETTLED}-{KP}')
+OTHER_ROUNDS = (
+  FIRST, FEW_GROUPS, LONGER, SETTLED, SETTLED_SMALL, f'{SETTLED}-{KP}'
+)
 
 _ALL_F3AST = ('f3ast', 'f3ast_adam')
 # The methods that each departure of the released code concerns.

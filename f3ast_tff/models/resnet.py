@@ -7,7 +7,7 @@ four stages work on 6x6 pixels), the same initial distributions and the same L2
 penalty. Weights are in the order in which TFF's code makes the layers.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 import dataclasses
 from typing import Any
 
@@ -60,6 +60,13 @@ ARCHITECTURES = {
   'paper': Architecture(
     7, True, (Stage(64, 2), Stage(128, 2), Stage(256, 2), Stage(512, 2))
   ),
+  # Reddi et al. do not say in how many groups; it may be in two.
+  'paper_2_groups': Architecture(
+    7,
+    True,
+    (Stage(64, 2), Stage(128, 2), Stage(256, 2), Stage(512, 2)),
+    groups=2,
+  ),
   'compact': Architecture(
     3, True, (Stage(32, 1), Stage(64, 1, stride=2)), groups=8
   ),
@@ -74,8 +81,10 @@ def build(
   Args:
     seed: Decides the initial weights.
     variant: 'paper' is TFF's ResNet-18: 11,227,812 parameters, 807 MFLOP for
-      the forward pass of an image. 'compact' is for quick experiments:
-      83,716 parameters, 2.6 MFLOP; its two stages work on 6x6 and 3x3 pixels.
+      the forward pass of an image. 'paper_2_groups' is the same, normalised
+      in 2 groups of channels instead of 32. 'compact' is for quick
+      experiments: 83,716 parameters, 2.6 MFLOP; its two stages work on 6x6 and
+      3x3 pixels.
     l2_penalty: How much the squares of all kernels and of the last bias are
       penalised. Keras adds such penalties to the loss that TFF trains on; here
       they act on the gradients alone, so that the loss is the cross entropy.
@@ -209,6 +218,17 @@ def _penalize(weight: tf.Tensor, l2_penalty: float) -> tf.Tensor:
     return tf.identity(w), lambda gradient: gradient + 2 * l2_penalty * w
 
   return identity(weight)
+
+
+def penalty(trainable: Sequence[np.ndarray]) -> float:
+  """Returns what the L2 penalty adds to the loss that clients train on.
+
+  Args:
+    trainable: The weights of a model of `build`, in their order.
+  """
+  *others, last_bias = trainable
+  penalized = [*(w for w in others if w.ndim > 1), last_bias]
+  return L2_PENALTY * sum(float(np.square(w).sum()) for w in penalized)
 
 
 def _initial_weights(

@@ -58,12 +58,27 @@ def test_real_cells():
       'first_60_rounds',
       {'rounds': 60, 'eval_every': 5, 'eval_examples': 2000},
     ),
+    (
+      'paper',
+      'cifar100',
+      'first_60_rounds-2_groups',
+      {
+        'rounds': 60,
+        'eval_every': 5,
+        'eval_examples': 2000,
+        'model': 'paper_2_groups',
+      },
+    ),
     ('compact', 'shakespeare', '300_rounds', {'rounds': 300}),
   ],
 )
 def test_other_rounds_alone_differ(preset, dataset, variant, changes):
   grid = {cell.key: cell for cell in all_cells.real_data(preset)}
-  cells = all_cells.other_rounds(preset)
+  cells = [
+    cell
+    for cell in all_cells.other_rounds(preset)
+    if cell.key.variant == variant
+  ]
   assert [cell.name for cell in cells] == [
     f'{preset}/{dataset}/home_devices-{method}-{variant}-seed=0'
     for method in ('fedavg', 'f3ast')

@@ -1,4 +1,4 @@
-"""Tests of `experiments.position_losses`."""
+"""Tests of `experiments.paper_losses`."""
 
 import json
 import sys
@@ -6,9 +6,10 @@ import sys
 import numpy as np
 import pytest
 
-from experiments import position_losses
+from experiments import paper_losses
 from f3ast_tff.datasets import shakespeare
 from f3ast_tff.models import character_lstm
+from f3ast_tff.models import resnet
 from tests import programs
 
 
@@ -30,7 +31,8 @@ def test_padding_counts_as_a_loss_of_0(tmp_path):
   model = character_lstm.build(variant='compact')
   weights = [np.zeros_like(w) for w in model.functional.initial_weights[0]]
   weights[-1][1] = 1.0
-  found = position_losses.losses(_run_folder(tmp_path / 'run', weights))
+  over, found = paper_losses.losses(_run_folder(tmp_path / 'run', weights))
+  assert over == 'a position'
   dataset = shakespeare.load('sample', seed=3)
   y, owner = dataset.test['y'], dataset.test_owner
   costs = np.where(y == 0, 0, np.log(89 + np.e) - (y == 1))
@@ -39,6 +41,22 @@ def test_padding_counts_as_a_loss_of_0(tmp_path):
   by_user = [costs[owner == k].mean() for k in np.unique(owner)]
   assert found.user == pytest.approx(np.mean(by_user), rel=1e-5)
   assert abs(found.user - found.sample) > 1e-4
+
+
+def test_the_penalty_counts_on_cifar(tmp_path):
+  initial = resnet.build(variant='compact').functional.initial_weights[0]
+  # 1e-4 times the squares: all ones in kernels, 2 in the biases of 100 classes.
+  weights = [np.ones_like(w) for w in initial]
+  weights[-1] += 1
+  folder = _run_folder(tmp_path / 'run', weights, 'cifar100')
+  (folder / 'metrics.csv').write_text(
+    'round,loss,user_loss\n20,9,9\n40,3.5,3.25\n'
+  )
+  over, found = paper_losses.losses(folder)
+  assert over == 'with the L2 penalty'
+  kernels = sum(w.size for w in initial if w.ndim > 1)
+  assert found.sample == pytest.approx(3.5 + 1e-4 * (kernels + 4 * 100))
+  assert found.user == pytest.approx(found.sample - 0.25)
 
 
 def test_bad_input_is_one_sentence(tmp_path):
@@ -50,14 +68,14 @@ def test_bad_input_is_one_sentence(tmp_path):
   (cut_off / 'model.npz').write_bytes(model[: len(model) // 2])
   for arguments, message in (
     ([], 'name the folders'),
-    ([str(other)], 'is not a run on Shakespeare'),
+    ([str(other)], 'is not a run on Shakespeare or CIFAR-100'),
     ([str(unfinished)], 'has no model.npz'),
     ([str(lacking)], 'model.npz cannot be read'),
     ([str(cut_off)], 'model.npz cannot be read'),
     ([str(tmp_path / 'none')], 'config.json'),
   ):
     assert message in programs.one_error(
-      tmp_path, 'experiments.position_losses', *arguments
+      tmp_path, 'experiments.paper_losses', *arguments
     )
 
 
