@@ -73,6 +73,7 @@ def test_a_grid_is_run_and_its_report_made(tmp_path):
   assert len(found) == 4  # Two of Synthetic, CIFAR-100, Shakespeare.
 
 
+@pytest.mark.slow
 def test_from_scratch_leaves_results_alone(tmp_path):
   flags = [_FEW, '--from_scratch', '--rounds=2']
   done = _paper(tmp_path, *flags, stub=True)
@@ -90,6 +91,7 @@ def test_from_scratch_leaves_results_alone(tmp_path):
   assert (scratch / 'finished').exists()
 
 
+@pytest.mark.slow
 def test_cells_that_cannot_run_are_no_success(tmp_path):
   flags = ['--only=fedavg-matched-seed=0', '--from_scratch', '--rounds=2']
   done = _paper(tmp_path, *flags, stub=True)
@@ -174,8 +176,8 @@ def test_dry_run(tmp_path):
   lines = done.stdout.splitlines()
   assert lines[0] == 'paper/synthetic/home_devices-f3ast-seed=0: finished'
   assert lines[1].startswith('  .venv/bin/python -m experiments.synthetic ')
-  # Five seeds of Synthetic, three of each compact one.
-  assert lines[-1].startswith('11 cells, 9 to run')
+  # Five seeds of Synthetic and of CIFAR-100, compact; three of Shakespeare.
+  assert lines[-1].startswith('13 cells, 11 to run')
   assert not (tmp_path / 'runs').exists()
 
 

@@ -30,6 +30,7 @@ def test_five_runs_give_a_table_a_picture_and_a_report(tmp_path):
     assert (output / name).stat().st_size > 0
 
 
+@pytest.mark.slow
 def test_interrupted_continues_and_finished_starts_from_scratch(tmp_path):
   output = tmp_path / 'runs' / 'reproduce-2rounds-1seeds'
   done = _reproduce(tmp_path, FAIL='fedavg')

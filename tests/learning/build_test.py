@@ -13,6 +13,7 @@ from f3ast_tff import availability
 from f3ast_tff import selection
 from f3ast_tff.learning import shards
 from tests import linear
+from tests import slow
 
 pytestmark = pytest.mark.usefixtures('in_process')
 
@@ -32,7 +33,7 @@ def _queried(training, state, clients, t=1):
   return np.asarray(losses.computation(state, values)[1])
 
 
-@pytest.mark.parametrize('kind', _MODELS)
+@pytest.mark.parametrize('kind', slow.but(['keras'], _MODELS))
 @pytest.mark.parametrize('in_memory', [True, False], ids=['arrays', 'datasets'])
 def test_power_of_choice_selects_the_highest_losses(kind, in_memory):
   training = _power_of_choice(in_memory, kind)
@@ -150,7 +151,7 @@ def test_what_cannot_train_on_arrays_says_why_and_trains_on_datasets(caplog):
     )
 
 
-@pytest.mark.parametrize('shuffles', [False, True])
+@pytest.mark.parametrize('shuffles', slow.but([True], [False, True]))
 def test_a_keras_model_trains_on_arrays_as_stock_tff_on_datasets(shuffles):
   """Last batches hold fewer examples, where Keras' losses divide by rows."""
 
