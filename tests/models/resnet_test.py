@@ -263,7 +263,7 @@ def test_the_compact_model_learns_the_sample(compact):
 @pytest.mark.parametrize(
   ('arguments', 'message'),
   [
-    (dict(variant='tiny'), "ResNet must be one of paper, paper_2_groups, compact, .*'tiny'"),
+    (dict(variant='tiny'), "ResNet must be one of paper, .*, but it is 'tiny'"),
     (dict(l2_penalty=-1.0), 'L2 penalty must be a number >= 0, but it is -1.0'),
   ],
 )
