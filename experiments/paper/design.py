@@ -103,6 +103,9 @@ FIRST_ROUNDS = 60
 FIRST = f'first_{FIRST_ROUNDS}_rounds'
 # Its group norm has 32 groups here, and may have had 2 where rates were tuned.
 FEW_GROUPS = f'{FIRST}-2_groups'
+# Uneven on Shakespeare by batches, as in the released code: twice as many
+# clients are available.
+BY_BATCHES = 'protocol=count_batches'
 # F3AST's first rounds on Shakespeare go to clients with little data: what then?
 LONGER_ROUNDS = 300
 LONGER = f'{LONGER_ROUNDS}_rounds'

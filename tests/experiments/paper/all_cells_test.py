@@ -147,6 +147,19 @@ def test_four_ways_tell_f3ast_from_a_step_that_decays():
   assert not set(cells) & set(all_cells.cells('paper'))
 
 
+def test_uneven_by_batches_is_as_uneven_but_for_that():
+  cells = all_cells.by_batches()
+  assert len({cell.key for cell in cells}) == len(cells) == 2 * 2 * 3
+  grid = {cell.key: cell for cell in all_cells.real_data('compact')}
+  for cell in cells:
+    usual = grid[dataclasses.replace(cell.key, variant='', seed=0)]
+    changes = {'seed': cell.key.seed}
+    if cell.key.variant:
+      changes['protocol'] = 'count_batches'
+    assert cell.settings == {**usual.settings, **changes}
+  assert set(cells) <= set(all_cells.cells('compact'))
+
+
 def test_names_are_the_packages():
   assert set(design.CONCERNED) == set(released.NAMES)
   assert set(design.METHODS) <= set(methods_lib.ALGORITHMS)
