@@ -21,6 +21,7 @@ SETTLED = f'{design.SETTLED_ROUNDS} rounds (ours)'
 SAFE = 'F3AST, safe (ours)'
 RELEASED = 'the released code (ours)'
 DECAY = 'decay of the step (ours)'
+UNEVEN_BY = 'Uneven by batches (ours)'
 EQUAL_WORK = 'equal local work (ours)'
 # What a control is about, at the end of its claim.
 MATCHED = ' with a matched server rate'
@@ -209,6 +210,28 @@ def _decay(values: pd.DataFrame) -> Iterator[verdicts.Claim]:
       )
 
 
+def _uneven_by_batches(values: pd.DataFrame) -> Iterator[verdicts.Claim]:
+  """Yields: is F3AST ahead on Shakespeare with the released code's Uneven?"""
+  place = 'compact', 'shakespeare', 'uneven'
+  yield verdicts.Claim(
+    UNEVEN_BY,
+    'compact',
+    'shakespeare',
+    'Uneven, by batches',
+    verdicts.text('f3ast', 'fedavg'),
+    'accuracy',
+    frames.difference(
+      values,
+      *(
+        design.Key(*place, method, design.BY_BATCHES)
+        for method in ('f3ast', 'fedavg')
+      ),
+      'accuracy',
+    ),
+    source=verdicts.OURS,
+  )
+
+
 def _equal_work(curves: pd.DataFrame) -> Iterator[verdicts.Claim]:
   """Yields: is F3AST ahead after equally many examples of Shakespeare?"""
   dataset = 'shakespeare'
@@ -240,4 +263,5 @@ def claims(
   yield from _safe(values)
   yield from _released(values)
   yield from _decay(values)
+  yield from _uneven_by_batches(values)
   yield from _equal_work(curves)
