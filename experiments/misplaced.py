@@ -22,7 +22,7 @@ from experiments import cli
 from experiments import theory
 from f3ast_tff import availability
 from f3ast_tff import methods
-from f3ast_tff import selection
+from f3ast_tff import selector as selector_lib
 from f3ast_tff import wording
 from f3ast_tff.datasets import synthetic
 
@@ -44,7 +44,7 @@ class Weights(NamedTuple):
 
 
 def weights_up_to(
-  selector: selection.Selector, horizons: Sequence[int]
+  selector: selector_lib.Selector, horizons: Sequence[int]
 ) -> Iterator[Weights]:
   """Yields the weights up to each of some rounds, which are in order."""
   total = np.zeros(selector.p.size)

@@ -27,7 +27,7 @@ from experiments import cli
 from experiments import theory
 from f3ast_tff import methods
 from f3ast_tff import rates
-from f3ast_tff import selection
+from f3ast_tff import selector as selector_lib
 from f3ast_tff.datasets import synthetic
 from f3ast_tff.theory import optimal_rates
 from f3ast_tff.theory import population as population_lib
@@ -50,7 +50,7 @@ class Course(NamedTuple):
 
 
 def course_of(
-  selector: selection.Selector, num_rounds: int, best: np.ndarray
+  selector: selector_lib.Selector, num_rounds: int, best: np.ndarray
 ) -> Course:
   """Simulates rounds and follows the rates.
 

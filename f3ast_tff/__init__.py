@@ -19,7 +19,7 @@ from f3ast_tff.version import __version__
 _PLACES = {
   'ClientArrays': ('learning.clients', 'ClientArrays'),
   'Rounds': ('execution.rounds', 'Rounds'),
-  'Selector': ('selection', 'Selector'),
+  'Selector': ('selector', 'Selector'),
   'Training': ('learning.training', 'Training'),
   'availability': ('availability', None),
   'build_selector': ('methods', 'build_selector'),
@@ -77,7 +77,7 @@ if TYPE_CHECKING:
   from f3ast_tff.learning.clients import read_clients
   from f3ast_tff.learning.training import Training
   from f3ast_tff.methods import build_selector
-  from f3ast_tff.selection import Selector
+  from f3ast_tff.selector import Selector
 else:  # Else type checkers would take any name for one of the package.
 
   def __getattr__(name: str) -> Any:

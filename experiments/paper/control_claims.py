@@ -212,7 +212,10 @@ def _decay(values: pd.DataFrame) -> Iterator[verdicts.Claim]:
 
 def _uneven_by_batches(values: pd.DataFrame) -> Iterator[verdicts.Claim]:
   """Yields: is F3AST ahead on Shakespeare with the released code's Uneven?"""
-  place = 'compact', 'shakespeare', 'uneven'
+  ours, other = (
+    design.Key('compact', 'shakespeare', 'uneven', method, design.BY_BATCHES)
+    for method in ('f3ast', 'fedavg')
+  )
   yield verdicts.Claim(
     UNEVEN_BY,
     'compact',
@@ -220,14 +223,7 @@ def _uneven_by_batches(values: pd.DataFrame) -> Iterator[verdicts.Claim]:
     'Uneven, by batches',
     verdicts.text('f3ast', 'fedavg'),
     'accuracy',
-    frames.difference(
-      values,
-      *(
-        design.Key(*place, method, design.BY_BATCHES)
-        for method in ('f3ast', 'fedavg')
-      ),
-      'accuracy',
-    ),
+    frames.difference(values, ours, other, 'accuracy'),
     source=verdicts.OURS,
   )
 

@@ -15,6 +15,7 @@ import tensorflow as tf
 
 from f3ast_tff import checks
 from f3ast_tff import selection
+from f3ast_tff import selector as selector_lib
 from f3ast_tff.execution import executor as executor_lib
 from f3ast_tff.execution import values
 from f3ast_tff.learning import process as process_lib
@@ -30,11 +31,11 @@ class Round(NamedTuple):
 
   Attributes:
     available: The mask A_t.
-    cohort: Whom r counts, and the weights; see `selection.Selection`.
+    cohort: Whom r counts, and the weights; see `selector.Selection`.
     metrics: What the process measured.
     failed: The clients of the cohort whose training failed; they took part
       without examples.
-    lost: Who was selected and delivers nothing; see `selection.Selection`.
+    lost: Who was selected and delivers nothing; see `selector.Selection`.
   """
 
   available: np.ndarray
@@ -68,7 +69,7 @@ class _Prepared(NamedTuple):
   round_num: int
   rates: np.ndarray
   kept: selection.Kept
-  selected: selection.Selection
+  selected: selector_lib.Selection
   clients: Sequence[Any]
 
   def is_for(
@@ -214,7 +215,7 @@ class Rounds:
 
   def _load(
     self,
-    selected: selection.Selection,
+    selected: selector_lib.Selection,
     round_num: int,
     failed: Collection[int] = (),
   ) -> Sequence[Any]:
@@ -290,7 +291,7 @@ class Rounds:
     return Round(selected.available, cohort, metrics, failed, lost)
 
   def _failed(
-    self, selected: selection.Selection, round_num: int
+    self, selected: selector_lib.Selection, round_num: int
   ) -> tuple[int, ...]:
     """Returns the clients of a cohort that fail alone, too."""
     cohort = selected.cohort

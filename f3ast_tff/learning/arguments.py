@@ -9,7 +9,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from f3ast_tff import checks
-from f3ast_tff import selection
+from f3ast_tff import selector as selector_lib
 from f3ast_tff import vectors as vectors_lib
 from f3ast_tff.learning import client_work
 from f3ast_tff.learning import clients as clients_lib
@@ -51,7 +51,7 @@ def check_clients(clients: Any, selector: Any) -> None:
       'clients must be ClientArrays or come from read_clients(client_data), '
       f'but it is {checks.describe(clients)}.'
     )
-  if not isinstance(selector, selection.Selector):
+  if not isinstance(selector, selector_lib.Selector):
     raise ArgumentError(
       'selector must come from build_selector(clients.p, ...), but it is '
       f'{checks.describe(selector)}.'

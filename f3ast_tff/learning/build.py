@@ -13,6 +13,7 @@ import tensorflow_federated as tff
 
 from f3ast_tff import checks
 from f3ast_tff import selection
+from f3ast_tff import selector as selector_lib
 from f3ast_tff import vector_files
 from f3ast_tff.learning import arguments
 from f3ast_tff.learning import client_losses
@@ -61,7 +62,7 @@ def _array_model(model: Model, layout: shard_training.Layout) -> _ArrayModel:
 def build_training(
   model: Model,
   clients: Clients,
-  selector: selection.Selector,
+  selector: selector_lib.Selector,
   *,
   client_optimizer: tff.learning.optimizers.Optimizer,
   server_optimizer: Optional[tff.learning.optimizers.Optimizer] = None,
@@ -170,7 +171,7 @@ def build_training(
 def _on_datasets(
   model: Model,
   clients: clients_lib.ClientDatasets,
-  selector: selection.Selector,
+  selector: selector_lib.Selector,
   client_optimizer: tff.learning.optimizers.Optimizer,
   compose: Callable[..., tff.learning.templates.LearningProcess],
   num_shards: int,
@@ -201,7 +202,7 @@ def _on_datasets(
 def _on_arrays(
   model: Model,
   clients: clients_lib.ClientArrays,
-  selector: selection.Selector,
+  selector: selector_lib.Selector,
   client_optimizer: tff.learning.optimizers.Optimizer,
   compose: Callable[..., tff.learning.templates.LearningProcess],
   num_shards: int,
@@ -341,7 +342,7 @@ def _of_state(
 def _make_loss_shards(
   model: functional.Model,
   clients: clients_lib.ClientArrays,
-  selector: selection.Selector,
+  selector: selector_lib.Selector,
   num_shards: int,
 ) -> training_lib.MakeShards:
   """Returns what makes the shards of clients' whole training sets."""

@@ -23,6 +23,7 @@ import tensorflow_federated as tff
 
 from f3ast_tff import rates
 from f3ast_tff import selection
+from f3ast_tff import selector as selector_lib
 from f3ast_tff import vector_files
 from f3ast_tff import vectors as vectors_lib
 from f3ast_tff.learning import client_work
@@ -188,7 +189,7 @@ def _server_update(
     in_files: Whether clients' vectors are in files.
   """
   weights_type = state_type.global_model_weights
-  has_step = selection.STEP in tff.structure.name_list(state_type.kept)
+  has_step = selector_lib.STEP in tff.structure.name_list(state_type.kept)
 
   @tff.tensorflow.computation(
     weights_type,
@@ -203,7 +204,7 @@ def _server_update(
     weights, optimizer_state, r, kept, vectors, update, tally
   ):
     # Line 5: r(t) = (1 - beta) r(t-1) + beta 1_S.
-    step = kept[selection.STEP] if has_step else beta
+    step = kept[selector_lib.STEP] if has_step else beta
     r = (1 - step) * r + step * tf.cast(tally.participation, tf.float64)
     sums, server = update, ()
     if rule:

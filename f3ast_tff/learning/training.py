@@ -20,6 +20,7 @@ import tensorflow_federated as tff
 
 from f3ast_tff import checks
 from f3ast_tff import selection
+from f3ast_tff import selector as selector_lib
 from f3ast_tff import vector_files
 from f3ast_tff.learning import process as process_lib
 from f3ast_tff.learning import shards
@@ -81,7 +82,7 @@ class Training:
       none.
   """
 
-  selector: selection.Selector
+  selector: selector_lib.Selector
   process: tff.learning.templates.LearningProcess
   cohort_data: CohortData
   num_shards: int
@@ -93,7 +94,7 @@ class Training:
     """Returns the state before the first round."""
     return self.process.initialize()
 
-  def select(self, state: Any, round_num: int) -> selection.Selection:
+  def select(self, state: Any, round_num: int) -> selector_lib.Selection:
     """Returns who takes part in round t = 1, 2, ..., given the state."""
     self._check(state, round_num)
 
@@ -180,7 +181,9 @@ def kept_of(kept: Any) -> selection.Kept:
   return {name: np.asarray(value) for name, value in dict(kept).items()}
 
 
-def kept_after(selected: selection.Selection, metrics: Any) -> selection.Kept:
+def kept_after(
+  selected: selector_lib.Selection, metrics: Any
+) -> selection.Kept:
   """Returns what the method keeps, given which updates did not count."""
   excluded = np.flatnonzero(metrics['selection']['excluded_clients'])
   return selected.kept_without(excluded) if excluded.size else selected.kept
@@ -199,7 +202,7 @@ def written(
 
 
 def vectors_of(
-  selected: selection.Selection, own: np.ndarray
+  selected: selector_lib.Selection, own: np.ndarray
 ) -> shards.ShardVectors:
   """Returns what a cohort has if the method keeps vectors.
 

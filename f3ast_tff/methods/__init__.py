@@ -22,6 +22,7 @@ from f3ast_tff import groups
 from f3ast_tff import randomness
 from f3ast_tff import rates
 from f3ast_tff import selection
+from f3ast_tff import selector as selector_lib
 from f3ast_tff.methods import afl
 from f3ast_tff.methods import ca_fed
 from f3ast_tff.methods import f3ast
@@ -266,7 +267,7 @@ def build_selector(
   rate_step: str = rates.CONSTANT,
   weight_cap: float = 0.0,
   sum_cap: float = 0.0,
-) -> selection.Selector:
+) -> selector_lib.Selector:
   """Builds what says who takes part in which round.
 
   Args:
@@ -378,7 +379,7 @@ def build_selector(
       f'policy must be one of {", ".join(POLICIES)}, {FIXED_POLICY}, or a '
       f'function of your own, but it is {checks.describe(policy)}.'
     )
-  return selection.Selector(
+  return selector_lib.Selector(
     p=p,
     availability=availability,
     constraint=constraint,

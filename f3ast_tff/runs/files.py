@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import psutil
 
-from f3ast_tff import selection
+from f3ast_tff import selector as selector_lib
 from f3ast_tff.datasets import federated
 from f3ast_tff.execution import rounds as rounds_lib
 from f3ast_tff.learning import process as process_lib
@@ -101,7 +101,7 @@ def write_timing(
 def write_final_files(
   folder: pathlib.Path,
   dataset: federated.FederatedDataset,
-  selector: selection.Selector,
+  selector: selector_lib.Selector,
   progress: Progress,
 ) -> None:
   """Writes each client's participation, and the model."""

@@ -13,7 +13,7 @@ from f3ast_tff import delivery
 from f3ast_tff import groups
 from f3ast_tff import methods
 from f3ast_tff import rates
-from f3ast_tff import selection
+from f3ast_tff import selector as selector_lib
 from f3ast_tff import targets
 from f3ast_tff.methods import released
 from f3ast_tff.runs import client_files
@@ -104,7 +104,7 @@ def build(
   num_examples: np.ndarray,
   num_predictions: np.ndarray,
   label_shares: Optional[availability.LabelShares] = None,
-) -> selection.Selector:
+) -> selector_lib.Selector:
   """Builds the selector.
 
   Args:
@@ -159,7 +159,7 @@ def build(
   )
 
 
-def check_anybody(selector: selection.Selector, num_rounds: int) -> None:
+def check_anybody(selector: selector_lib.Selector, num_rounds: int) -> None:
   """Raises a `ValueError` if nobody could take part in any round."""
   rounds = range(1, num_rounds + 1)
   if not any(

@@ -9,7 +9,7 @@ from typing import Optional
 import numpy as np
 
 from f3ast_tff import availability
-from f3ast_tff import selection
+from f3ast_tff import selector as selector_lib
 from f3ast_tff import traces
 from f3ast_tff.runs import config as config_lib
 from f3ast_tff.runs import run_directory
@@ -45,7 +45,7 @@ def model_of(
   )
 
 
-def begin(folder: pathlib.Path, selector: selection.Selector) -> None:
+def begin(folder: pathlib.Path, selector: selector_lib.Selector) -> None:
   """Writes who has which phone, and prints what can be reached.
 
   Args:

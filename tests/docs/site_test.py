@@ -83,7 +83,7 @@ def test_the_api_has_the_public_names_and_every_module(site):
     assert f'id="module-{module}"' in pages, module
   # The names of packages that are not imported, and our own as links.
   assert 'tff.learning.optimizers.Optimizer' in pages
-  assert 'href="f3ast_tff.html#f3ast_tff.selection.Selector"' in pages
+  assert 'href="f3ast_tff.html#f3ast_tff.selector.Selector"' in pages
 
 
 def test_the_search_reads_its_index_as_a_script(site):

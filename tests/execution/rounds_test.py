@@ -12,6 +12,7 @@ from f3ast_tff import methods
 from f3ast_tff import randomness
 from f3ast_tff import rates
 from f3ast_tff import selection
+from f3ast_tff import selector as selector_lib
 from f3ast_tff.execution import rounds as rounds_lib
 from f3ast_tff.learning import client_optimizers
 from f3ast_tff.learning import examples as examples_lib
@@ -341,13 +342,13 @@ def test_each_round_is_selected_once_and_by_the_rates_before_it(
 ):
   training, rounds = start(algorithm=algorithm, rounds=5)
   selected = []
-  select = selection.Selector.select
+  select = selector_lib.Selector.select
 
   def noted(self, t, r, losses_of, kept):
     selected.append((t, r))
     return select(self, t, r, losses_of, kept)
 
-  monkeypatch.setattr(selection.Selector, 'select', noted)
+  monkeypatch.setattr(selector_lib.Selector, 'select', noted)
   before = [np.array(training.selector.initial_rates)]
   for t in range(1, 6):
     rounds.run(t)
