@@ -18,7 +18,7 @@ from f3ast_tff import selection
 from f3ast_tff import selector as selector_lib
 from f3ast_tff.execution import executor as executor_lib
 from f3ast_tff.execution import values
-from f3ast_tff.learning import process as process_lib
+from f3ast_tff.learning import server as server_lib
 from f3ast_tff.learning import training as training_lib
 
 
@@ -142,12 +142,12 @@ class Rounds:
     self._has_vectors = training.selector.method.vectors is not None
 
   @property
-  def state(self) -> process_lib.ServerState:
+  def state(self) -> server_lib.ServerState:
     """The state, as arrays."""
     return values.pack(self._state.leaves, self._rounds.state_type)
 
   @state.setter
-  def state(self, state: process_lib.ServerState) -> None:
+  def state(self, state: server_lib.ServerState) -> None:
     leaves = values.flatten(state, self._rounds.state_type)
     self._state = self._rounds.state(leaves)
 

@@ -13,7 +13,7 @@ from f3ast_tff import selector as selector_lib
 from f3ast_tff import vectors as vectors_lib
 from f3ast_tff.learning import client_work
 from f3ast_tff.learning import clients as clients_lib
-from f3ast_tff.learning import process as process_lib
+from f3ast_tff.learning import server as server_lib
 from f3ast_tff.learning import shard_training
 from f3ast_tff.models import functional
 
@@ -34,7 +34,7 @@ def check_optimizer(name: str, optimizer: Any) -> None:
 
 def check_aggregator(aggregator: Any) -> None:
   """Raises an `ArgumentError` unless it is an aggregation factory of TFF."""
-  if not isinstance(aggregator, process_lib.AGGREGATORS):
+  if not isinstance(aggregator, server_lib.AGGREGATORS):
     raise ArgumentError(
       'aggregator must be a factory of TFF, such as '
       'tff.learning.robust_aggregator(), but it is '

@@ -23,6 +23,7 @@ from f3ast_tff.learning import examples as examples_lib
 from f3ast_tff.learning import loss_shards
 from f3ast_tff.learning import model_conversion
 from f3ast_tff.learning import process as process_lib
+from f3ast_tff.learning import server as server_lib
 from f3ast_tff.learning import shard_training
 from f3ast_tff.learning import shards as shards_lib
 from f3ast_tff.learning import training as training_lib
@@ -66,7 +67,7 @@ def build_training(
   *,
   client_optimizer: tff.learning.optimizers.Optimizer,
   server_optimizer: Optional[tff.learning.optimizers.Optimizer] = None,
-  aggregator: Optional[process_lib.Aggregator] = None,
+  aggregator: Optional[server_lib.Aggregator] = None,
   num_shards: Optional[int] = None,
   losses_of_training: bool = False,
   vectors_folder: Optional[Union[str, os.PathLike[str]]] = None,

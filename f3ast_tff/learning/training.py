@@ -22,7 +22,7 @@ from f3ast_tff import checks
 from f3ast_tff import selection
 from f3ast_tff import selector as selector_lib
 from f3ast_tff import vector_files
-from f3ast_tff.learning import process as process_lib
+from f3ast_tff.learning import server as server_lib
 from f3ast_tff.learning import shards
 
 # Makes what fills shards, on any machine: maps the examples of each client, and
@@ -71,7 +71,7 @@ class Training:
 
   Attributes:
     selector: Who takes part in which round.
-    process: The learning process; its state is a `process.ServerState`.
+    process: The learning process; its state is a `server.ServerState`.
     cohort_data: What a cohort trains on.
     num_shards: How many values `process.next` is given at most, or are summed
       at a time.
@@ -90,7 +90,7 @@ class Training:
   makers: Mapping[str, MakeShards] = dataclasses.field(default_factory=dict)
   files: Optional[vector_files.VectorFiles] = None
 
-  def initialize(self) -> process_lib.ServerState:
+  def initialize(self) -> server_lib.ServerState:
     """Returns the state before the first round."""
     return self.process.initialize()
 
@@ -196,7 +196,7 @@ def written(
   references: np.ndarray,
 ) -> np.ndarray:
   """Writes the vectors that a round changed, which leave its metrics."""
-  changed = metrics.pop(process_lib.CHANGED)
+  changed = metrics.pop(server_lib.CHANGED)
   clients, rows = (np.asarray(changed[name]) for name in ('clients', 'rows'))
   return files.write(clients, rows, round_num, references)
 

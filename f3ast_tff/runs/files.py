@@ -13,7 +13,7 @@ import psutil
 from f3ast_tff import selector as selector_lib
 from f3ast_tff.datasets import federated
 from f3ast_tff.execution import rounds as rounds_lib
-from f3ast_tff.learning import process as process_lib
+from f3ast_tff.learning import server as server_lib
 from f3ast_tff.methods import fixed_policy
 from f3ast_tff.runs import checkpoint
 from f3ast_tff.runs import run_directory
@@ -55,7 +55,7 @@ class Progress(NamedTuple):
     return Progress(self.server, available, selected, delivered)
 
 
-def model_weights(state: process_lib.ServerState) -> tuple[Any, Any]:
+def model_weights(state: server_lib.ServerState) -> tuple[Any, Any]:
   """Returns the weights of the model, trainable and other."""
   weights = state.global_model_weights
   return weights.trainable, weights.non_trainable

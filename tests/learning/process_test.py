@@ -16,6 +16,7 @@ from f3ast_tff.learning import client_optimizers
 from f3ast_tff.learning import client_work
 from f3ast_tff.learning import examples as examples_lib
 from f3ast_tff.learning import process as process_lib
+from f3ast_tff.learning import server as server_lib
 from f3ast_tff.learning import shard_training
 from f3ast_tff.learning import shards
 from f3ast_tff.models import softmax
@@ -395,7 +396,7 @@ def test_there_is_one_layer_of_aggregation(path):
 def test_state_is_named_and_so_is_a_shard():
   process, _ = _plain('shards')
   state_type, clients_type = process.next.type_signature.parameter
-  assert state_type.member.python_container is process_lib.ServerState
+  assert state_type.member.python_container is server_lib.ServerState
   assert clients_type.member.python_container is shards.Shard
   assert clients_type.member.batches == tff.types.TensorType(
     np.int32, [None, _BATCH]

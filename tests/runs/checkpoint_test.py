@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow_federated as tff
 
-from f3ast_tff.learning import process
+from f3ast_tff.learning import server as server_lib
 from f3ast_tff.runs import checkpoint
 from f3ast_tff.runs import run_directory
 
@@ -20,7 +20,7 @@ def _state(value, num_clients=3):
     (np.full((2, 2), value, np.float32),), ()
   )
   rates = np.full(num_clients, value / 3)
-  return process.ServerState(weights, rates, (), (), (np.float32(value),))
+  return server_lib.ServerState(weights, rates, (), (), (np.float32(value),))
 
 
 def _save(folder, round_num, state, files=(), num_rounds=_ROUNDS):
@@ -37,7 +37,7 @@ def test_round_trip_keeps_every_bit_and_the_structure(tmp_path):
   _save(tmp_path, 7, _state(1 / 3))
   assert checkpoint.rounds(tmp_path) == [7]
   loaded = checkpoint.load(tmp_path, 7, _ROUNDS, _state(0), _ORIGIN)
-  assert isinstance(loaded, process.ServerState)
+  assert isinstance(loaded, server_lib.ServerState)
   weights = loaded.global_model_weights
   assert isinstance(weights, tff.learning.models.ModelWeights)
   np.testing.assert_array_equal(

@@ -14,7 +14,7 @@ import pytest
 import tensorflow_federated as tff
 
 from f3ast_tff.execution import rounds as rounds_lib
-from f3ast_tff.learning import process
+from f3ast_tff.learning import server as server_lib
 from f3ast_tff.runs import evaluation
 from f3ast_tff.runs import loop
 from f3ast_tff.runs import selector as selector_lib
@@ -40,7 +40,7 @@ class _Rounds:
 
   def _state_of(self, weights, rates):
     model = tff.learning.models.ModelWeights((weights,), ())
-    return process.ServerState(model, rates, (), (), (np.float32(1),))
+    return server_lib.ServerState(model, rates, (), (), (np.float32(1),))
 
   def run(self, round_num):
     if round_num == self.crash_in:
