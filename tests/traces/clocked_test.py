@@ -104,6 +104,7 @@ def test_a_phone_that_is_always_ready_stays(path):
   model = traces.load(path, [1.0], round_seconds=10**9)
   assert model.seconds_left(5).tolist() == [math.inf]
   assert model.stays(5).all() and model.probabilities(1) == [1]
+  assert model.shares_of_rounds(to_the_end=True) == [1]
 
 
 def test_shares_of_rounds_by_hand(path):
@@ -111,6 +112,9 @@ def test_shares_of_rounds_by_hand(path):
   # 0, 2, and 23 o'clock of one day; 12 and 0 to 5 o'clock of two.
   np.testing.assert_allclose(hourly.probabilities(9), [3 / 24, 7 / 48, 0])
   assert hourly.reachable_share(np.array([0.5, 0.3, 0.2])) == 0.8
+  # At 2 o'clock phone 0 does not stay for an hour, at 23 o'clock it does.
+  whole = hourly.shares_of_rounds(to_the_end=True)
+  np.testing.assert_allclose(whole, [2 / 24, 7 / 48, 0])
   # By the second, they are the shares of the time.
   np.testing.assert_allclose(
     _load(path, round_seconds=1).probabilities(1), hourly.trace.shares
@@ -121,6 +125,10 @@ def test_shares_of_rounds_by_hand(path):
   np.testing.assert_allclose(daily.probabilities(1), [1, 1 / 2, 0])
   at_six = _load(path, round_seconds=_DAY, trace_start=6 * _HOUR)
   assert at_six.reachable_share(np.array([0.5, 0.3, 0.2])) == 0
+  # Phone 0 is never there for four hours in a row, though some rounds find it.
+  long = _load(path, round_seconds=4 * _HOUR)
+  assert long.reachable_share(np.array([0.5, 0.3, 0.2])) == 0.8
+  assert long.reachable_share(np.array([0.5, 0.3, 0.2]), to_the_end=True) == 0.3
 
 
 def test_a_shift_is_of_whole_days(path):
@@ -221,6 +229,10 @@ def test_a_model_does_what_a_loop_over_intervals_does(clocked, rounds):
     if period <= 900:
       masks = [model(t) for t in range(1, period + 1)]
       np.testing.assert_allclose(model.probabilities(1), np.mean(masks, axis=0))
+      stay = [model.stays(t) for t in range(1, period + 1)]
+      np.testing.assert_allclose(
+        model.shares_of_rounds(to_the_end=True), np.mean(stay, axis=0)
+      )
   assert (model.probabilities(1) <= 1).all()
 
 
