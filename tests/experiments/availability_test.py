@@ -126,7 +126,9 @@ def test_bins_are_means_of_like_stretches():
   )
 
 
-@pytest.mark.parametrize('avail', ['always', 'never', 'scarce'])
+@pytest.mark.parametrize(
+  'avail', ['always', 'never', 'scarce', 'arrivals:480,0,always']
+)
 def test_any_population_can_be_drawn(avail):
   # Also one that never changes, and one that is never there.
   shown = _observe('scarce' if avail == 'never' else avail, rounds=450)
