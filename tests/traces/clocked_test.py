@@ -5,6 +5,7 @@ import json
 import math
 import pathlib
 import sys
+import tracemalloc
 
 import hypothesis
 from hypothesis import strategies as st
@@ -234,6 +235,19 @@ def test_a_model_does_what_a_loop_over_intervals_does(clocked, rounds):
         model.shares_of_rounds(to_the_end=True), np.mean(stay, axis=0)
       )
   assert (model.probabilities(1) <= 1).all()
+
+
+def test_a_mask_of_many_clients_takes_a_byte_each_and_little_more(path):
+  n = 400_000
+  model = traces.load(path, np.full(n, 1 / n))
+  model(1)  # What is kept.
+  tracemalloc.start()
+  try:
+    mask = model(2)
+    _, peak = tracemalloc.get_traced_memory()
+  finally:
+    tracemalloc.stop()
+  assert mask.sum() > 0 and peak < n + 2**20
 
 
 _REAL = (
