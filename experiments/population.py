@@ -1,10 +1,11 @@
 """Some rounds of a population: who is available, and what that comes to."""
 
-from typing import NamedTuple
+from typing import NamedTuple, Optional
 
 import numpy as np
 
 from experiments import theory
+from f3ast_tff import traces
 from f3ast_tff.availability import observed
 from f3ast_tff.datasets import federated
 from f3ast_tff.runs import config as config_lib
@@ -23,6 +24,7 @@ class Population(NamedTuple):
     order: The clients as they are drawn, from top to bottom.
     order_name: How they are ordered.
     is_positive: Whether the model calls them positively correlated.
+    reachable: On a trace, the share of p that is ever available; else None.
   """
 
   avail: str
@@ -33,6 +35,7 @@ class Population(NamedTuple):
   order: np.ndarray
   order_name: str
   is_positive: bool
+  reachable: Optional[float] = None
 
 
 def observe(
@@ -72,6 +75,7 @@ def observe(
     order,
     name,
     model.positively_correlated,
+    model.reachable_share(p) if isinstance(model, traces.Clocked) else None,
   )
 
 
@@ -97,6 +101,12 @@ def text(shown: Population) -> str:
   form = 'sum p^2/r, as the model is not positively correlated'
   if shown.is_positive:
     form = 'sum p/r, as the model is positively correlated'
+  reachable = []
+  if shown.reachable is not None:
+    reachable.append((
+      'reachable',
+      f'{100 * shown.reachable:.1f} % of the data, however many rounds follow',
+    ))
   lines = (
     (
       'a round has',
@@ -117,6 +127,7 @@ def text(shown: Population) -> str:
       'never available',
       f'{never.sum()} clients, with {100 * p[never].sum():.1f} % of the data',
     ),
+    *reachable,
     ('available for', _of_runs(lengths.on)),
     ('absent for', _of_runs(lengths.off)),
     ('correlation', correlated),

@@ -75,7 +75,9 @@ def _draw_shares(axes: Any, shown: population.Population) -> None:
       label=f'{never.sum()} never, with\n'
       f'{100 * shown.p[never].sum():.1f} % of the data',
     )
-    axes.legend(frameon=False)
+    axes.set_ylim(0, 1.5 * axes.get_ylim()[1])  # Room for the legend.
+    axes.legend(loc='upper right', frameon=False)
+  axes.yaxis.get_major_locator().set_params(integer=True)
   axes.set(
     xlim=(0, 1),
     xlabel='share of the rounds',
@@ -124,9 +126,11 @@ def draw(shown: population.Population) -> Any:
     2, 1, sharex=True, height_ratios=(2, 1)
   )
   _draw_map(clients, shown)
+  correlation = observed.mean_correlation(shown.masks)
+  mean = '' if np.isnan(correlation) else f' (correlation {correlation:.3f})'
   clients.set(
     ylabel=f'{shown.p.size} clients, {shown.order_name}',
-    title='Who is available',
+    title=f'Who is available{mean}',
   )
   _draw_counts(counts, shown)
   counts.set(ylabel='clients', title='How many, and $K_t$ (line)')

@@ -82,13 +82,15 @@ def _trace(folder: pathlib.Path) -> list[str]:
   ).merge(
     run_tables.read(folder / trace_file.PHONES, ('client', 'share_of_rounds'))
   )
+  came, did = 'times_available', 'were available'
+  if 'times_delivered' in table:
+    came, did = 'times_delivered', 'delivered'
   reachable, seen = (
-    table['p'][table[column] > 0].sum()
-    for column in ('share_of_rounds', 'times_available')
+    table['p'][table[column] > 0].sum() for column in ('share_of_rounds', came)
   )
   return [
-    f'  trace: the reachable share of p is {reachable:.4f}; clients that were '
-    f'available in this run have {seen:.4f}'
+    f'  trace: the reachable share of p is {reachable:.4f}; clients that {did} '
+    f'in this run have {seen:.4f}'
   ]
 
 

@@ -55,8 +55,10 @@ def begin(folder: pathlib.Path, selector: selector_lib.Selector) -> None:
   model = selector.availability
   if not isinstance(model, traces.Clocked):
     return
+  delivery = selector.delivery
+  to_the_end = delivery is not None and delivery.stays is not None
   phones, shifts = (column.tolist() for column in model.assignment)
-  shares = model.probabilities(1).tolist()
+  shares = model.shares_of_rounds(to_the_end).tolist()
   text = io.StringIO()
   writer = csv.writer(text, lineterminator='\n')
   writer.writerow(['client', 'phone', 'shift_days', 'share_of_rounds'])
@@ -64,10 +66,11 @@ def begin(folder: pathlib.Path, selector: selector_lib.Selector) -> None:
     name = model.trace.names[phone]
     writer.writerow([client, name, shifts[client], shares[client]])
   run_directory.write_atomically(folder / PHONES, text.getvalue())
-  reachable = model.reachable_share(selector.p)
+  reachable = model.reachable_share(selector.p, to_the_end)
+  when = 'for all of a round' if to_the_end else 'when a round starts'
   said = (
     f'The trace has {len(model.trace.names)} phones for {model.num_clients} '
-    f'clients. Those that are ever available when a round starts have '
+    f'clients. Those that are ever available {when} have '
     f'{reachable:.4f} of the objective (the reachable share of p); no method '
     f'can be unbiased for the others. {PHONES} has who has which phone.'
   )

@@ -136,23 +136,45 @@ class Clocked:
     for block in self._blocks:
       seconds, not_above = self._look_up(block, round_num)
       there = np.flatnonzero(not_above & 1)
-      clients, phones, tracks, periods, _ = (a[there] for a in block)
+      some = _Block(*(column[there] for column in block))
       ends = bounds[not_above[there]]
-      # What lasts until the recording ends may go on where it begins again.
-      first = self.trace.firsts[phones]
-      goes_on = (ends == tracks + periods) & (bounds[first] == tracks)
-      more = (bounds[first + 1] - bounds[first]).astype(float)
-      more[more == periods] = np.inf
-      result[clients] = ends - seconds[there] + np.where(goes_on, more, 0.0)
+      more = self._more_after(some, ends)
+      result[some.clients] = ends - seconds[there] + more
     return result
+
+  def _more_after(self, block: _Block, ends: np.ndarray) -> np.ndarray:
+    """Returns for how many seconds clients stay after the ends of intervals.
+
+    What lasts until the recording ends may go on where it begins again.
+
+    Args:
+      block: The clients, for each the one of an interval.
+      ends: Where that ends, on the track.
+
+    Returns:
+      The seconds; infinity for who is always available.
+    """
+    bounds, first = self.trace.bounds, self.trace.firsts[block.phones]
+    goes_on = (ends == block.tracks + block.periods) & (
+      bounds[first] == block.tracks
+    )
+    more = (bounds[first + 1] - bounds[first]).astype(float)
+    more[more == block.periods] = np.inf
+    return np.where(goes_on, more, 0.0)
 
   def stays(self, round_num: int) -> np.ndarray:
     """Returns the mask of the clients that are available for all of round t."""
     return self.seconds_left(round_num) >= self.round_seconds
 
-  @functools.cached_property
-  def _shares(self) -> np.ndarray:
-    """Per client, the exact share of all rounds in which it is available."""
+  def _shares_with(self, seconds: int) -> np.ndarray:
+    """Returns, per client, the share of all rounds that it is available in.
+
+    Args:
+      seconds: For how long at least, from the start of the round.
+
+    Returns:
+      The exact shares.
+    """
     bounds, firsts = self.trace.bounds, self.trace.firsts
     result = np.empty(self.num_clients)
     for block in self._blocks:
@@ -164,14 +186,29 @@ class Clocked:
       sizes = (firsts[block.phones + 1] - firsts[block.phones]) // 2
       client = np.repeat(np.arange(sizes.size), sizes)
       nth = np.arange(client.size) - (np.cumsum(sizes) - sizes)[client]
-      start = firsts[block.phones][client] + 2 * nth
-      # How many of one + j g are in [bounds[start], bounds[start + 1]).
+      place = firsts[block.phones][client] + 2 * nth
+      start, end = bounds[place], bounds[place + 1]
+      # A round that starts later than this is not over when the client leaves.
+      of_intervals = _Block(*(column[client] for column in block))
+      early = np.maximum(seconds - 1 - self._more_after(of_intervals, end), 0)
+      end = np.maximum(start, end - early.astype(np.int64))
+      # How many of one + j g are in [start, end).
       one, step = one[client], g[client]
-      count = (one - bounds[start]) // step - (one - bounds[start + 1]) // step
+      count = (one - start) // step - (one - end) // step
       total = np.bincount(client, count, sizes.size)
       result[block.clients] = total * g / block.periods
     result.setflags(write=False)  # It is kept.
     return result
+
+  @functools.cached_property
+  def _shares(self) -> np.ndarray:
+    """Per client, the share of all rounds at whose start it is available."""
+    return self._shares_with(1)
+
+  @functools.cached_property
+  def _shares_to_the_end(self) -> np.ndarray:
+    """Per client, the share of all rounds in which it stays to the end."""
+    return self._shares_with(self.round_seconds)
 
   def probabilities(self, round_num: int) -> np.ndarray:
     """Returns the share of rounds, in the long run, with each client.
@@ -198,14 +235,27 @@ class Clocked:
       'fixed_policy.'
     )
 
-  def reachable_share(self, p: np.ndarray) -> float:
-    """Returns the share of the data that is at clients who are ever available.
+  def shares_of_rounds(self, to_the_end: bool = False) -> np.ndarray:
+    """Returns the exact share of all rounds that each client can take part in.
+
+    Args:
+      to_the_end: Whether it must stay available until the round ends, as with
+        losses by the trace; else it must be when the round starts.
+
+    Returns:
+      One number per client.
+    """
+    return self._shares_to_the_end if to_the_end else self._shares
+
+  def reachable_share(self, p: np.ndarray, to_the_end: bool = False) -> float:
+    """Returns the share of the data that is at clients who can ever take part.
 
     Args:
       p: Each client's share of the data.
+      to_the_end: As of `shares_of_rounds`.
 
     Returns:
       The sum of p over clients that some round, however late, finds available.
       No method can be unbiased for the others.
     """
-    return float(p[self._shares > 0].sum())
+    return float(p[self.shares_of_rounds(to_the_end) > 0].sum())

@@ -103,9 +103,12 @@ def test_a_trace_is_called_by_its_name_without_folders(tmp_path):
   output = programs.succeed(
     tmp_path, 'experiments.availability', f'--avail=trace:{path}', '--rounds=9'
   )
-  first, *_, last = output.splitlines()
+  first, *lines, last = output.splitlines()
   assert first == 'trace:phones.csv on Synthetic(1,1), K = 10, seed 0'
   assert last.endswith('runs/availability/trace:phones.csv')
+  # Every client has one of the two phones, and rounds find both.
+  reachable = '100.0 % of the data, however many rounds follow'
+  assert f'  reachable        {reachable}' in lines
 
 
 def test_bins_are_means_of_like_stretches():
@@ -123,7 +126,9 @@ def test_bins_are_means_of_like_stretches():
   )
 
 
-@pytest.mark.parametrize('avail', ['always', 'never', 'scarce'])
+@pytest.mark.parametrize(
+  'avail', ['always', 'never', 'scarce', 'arrivals:480,0,always']
+)
 def test_any_population_can_be_drawn(avail):
   # Also one that never changes, and one that is never there.
   shown = _observe('scarce' if avail == 'never' else avail, rounds=450)

@@ -137,6 +137,24 @@ def test_a_run_on_a_trace_resumes_exactly_and_only_on_that_trace(
     assert (again / name).read_bytes() == (whole / name).read_bytes()
 
 
+def test_who_never_stays_to_the_end_cannot_deliver(
+  make_config, path, tmp_path, capsys
+):
+  # Rounds start at 0, 3, 6 ... o'clock: phones 0, 2, 3, 5 and 6 are there, but
+  # nobody for all of three hours.
+  sizes = np.full(8, 10)
+  for delivery, share, when in (
+    ('0.9', '0.6250', 'when a round starts'),
+    ('trace', '0.0000', 'for all of a round'),
+  ):
+    config = make_config(
+      avail=f'trace:{path}', delivery=delivery, round_seconds=10_800
+    )
+    trace_file.begin(tmp_path, selector_lib.build(config, sizes, sizes))
+    said = ' '.join(capsys.readouterr().out.split())
+    assert f'ever available {when} have {share} of the objective' in said
+
+
 def test_settings_reach_the_model(make_config, path):
   sizes = np.array([10, 20, 30, 40, 50, 60, 70, 80])
 

@@ -5,6 +5,7 @@ import json
 import math
 import pathlib
 import sys
+import tracemalloc
 
 import hypothesis
 from hypothesis import strategies as st
@@ -104,6 +105,7 @@ def test_a_phone_that_is_always_ready_stays(path):
   model = traces.load(path, [1.0], round_seconds=10**9)
   assert model.seconds_left(5).tolist() == [math.inf]
   assert model.stays(5).all() and model.probabilities(1) == [1]
+  assert model.shares_of_rounds(to_the_end=True) == [1]
 
 
 def test_shares_of_rounds_by_hand(path):
@@ -111,6 +113,9 @@ def test_shares_of_rounds_by_hand(path):
   # 0, 2, and 23 o'clock of one day; 12 and 0 to 5 o'clock of two.
   np.testing.assert_allclose(hourly.probabilities(9), [3 / 24, 7 / 48, 0])
   assert hourly.reachable_share(np.array([0.5, 0.3, 0.2])) == 0.8
+  # At 2 o'clock phone 0 does not stay for an hour, at 23 o'clock it does.
+  whole = hourly.shares_of_rounds(to_the_end=True)
+  np.testing.assert_allclose(whole, [2 / 24, 7 / 48, 0])
   # By the second, they are the shares of the time.
   np.testing.assert_allclose(
     _load(path, round_seconds=1).probabilities(1), hourly.trace.shares
@@ -121,6 +126,10 @@ def test_shares_of_rounds_by_hand(path):
   np.testing.assert_allclose(daily.probabilities(1), [1, 1 / 2, 0])
   at_six = _load(path, round_seconds=_DAY, trace_start=6 * _HOUR)
   assert at_six.reachable_share(np.array([0.5, 0.3, 0.2])) == 0
+  # Phone 0 is never there for four hours in a row, though some rounds find it.
+  long = _load(path, round_seconds=4 * _HOUR)
+  assert long.reachable_share(np.array([0.5, 0.3, 0.2])) == 0.8
+  assert long.reachable_share(np.array([0.5, 0.3, 0.2]), to_the_end=True) == 0.3
 
 
 def test_a_shift_is_of_whole_days(path):
@@ -221,7 +230,24 @@ def test_a_model_does_what_a_loop_over_intervals_does(clocked, rounds):
     if period <= 900:
       masks = [model(t) for t in range(1, period + 1)]
       np.testing.assert_allclose(model.probabilities(1), np.mean(masks, axis=0))
+      stay = [model.stays(t) for t in range(1, period + 1)]
+      np.testing.assert_allclose(
+        model.shares_of_rounds(to_the_end=True), np.mean(stay, axis=0)
+      )
   assert (model.probabilities(1) <= 1).all()
+
+
+def test_a_mask_of_many_clients_takes_a_byte_each_and_little_more(path):
+  n = 400_000
+  model = traces.load(path, np.full(n, 1 / n))
+  model(1)  # What is kept.
+  tracemalloc.start()
+  try:
+    mask = model(2)
+    _, peak = tracemalloc.get_traced_memory()
+  finally:
+    tracemalloc.stop()
+  assert mask.sum() > 0 and peak < n + 2**20
 
 
 _REAL = (
