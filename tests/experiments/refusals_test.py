@@ -56,6 +56,9 @@ _FLAGS = [
   ('--trace_start=1000000001', 'trace_start must be at most 1000000000'),
   ('--trace_start=-1', 'trace_start must be at least 0'),
   ('--rate_init=equal', 'kp|p|uniform|tie'),
+  # Texts without a default stay texts, however they look.
+  ('--algorithm=fedavg -method=0', 'method must be one of none, fedau'),
+  ('-rate_step=0', 'constant, corrected or annealed:T0'),
   ('--no_such_flag=1', 'no_such_flag'),
   ('--alpha=much', '--alpha=much'),
   ('stray', "unexpected argument 'stray'"),
