@@ -381,7 +381,7 @@ def run(
             print('Loading TensorFlow ...', flush=True)
             with one_sentence(ValueError, 2):
               task = _with_tff(build_task, config)
-            managers = release_managers(folder) if release_managers else ()
+              managers = _managers(release_managers, folder)
             with one_sentence(trackers.TrackerError, 2):
               with trackers.started(tracker_names, folder, settings) as others:
                 _train(config, task, folder, [*managers, *others])
@@ -437,6 +437,17 @@ def _with_tff(
       'and use .venv/bin/python.',
       2,
     )
+
+
+def _managers(
+  build: Optional[ReleaseManagers], folder: pathlib.Path
+) -> Sequence[Any]:
+  """Returns the release managers of the experiment's own."""
+  if build is None:
+    return ()
+  from f3ast_tff.runs import releases  # With TFF, which is slow to import.
+
+  return releases.checked(build(folder), build)
 
 
 def _in_columns(text: str) -> str:
