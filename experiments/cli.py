@@ -10,6 +10,7 @@ import functools
 import gc
 import os
 import pathlib
+import re
 import shutil
 import sys
 import tempfile
@@ -72,6 +73,14 @@ flags.DEFINE_string(
 )
 
 _COLUMNS = 80
+
+# What Python and absl say of the value of a flag, and what to say instead.
+_PLAIN_WORDS = {
+  r'invalid literal for int.*': 'it must be a whole number',
+  r'could not convert string to float.*': 'it must be a number',
+  r"\('Non-boolean argument.*": 'it must be true or false',
+  r'^ERROR:: ': '',
+}
 
 # Of the folder of a run, so that TFF need not be imported before.
 ReleaseManagers = Callable[[pathlib.Path], Sequence[Any]]
@@ -272,6 +281,8 @@ def _flag_errors() -> Iterator[None]:
     yield
   except flags.Error as error:
     reason = ' '.join(str(error).split()).rstrip('.')
+    for theirs, ours in _PLAIN_WORDS.items():
+      reason = re.sub(theirs, ours, reason)
     fail(f'{reason}; see --help.', 2)
   except UnicodeDecodeError as error:
     fail(f'a --flagfile is not a text file ({error}); see --help.', 2)
@@ -370,7 +381,7 @@ def run(
             print('Loading TensorFlow ...', flush=True)
             with one_sentence(ValueError, 2):
               task = _with_tff(build_task, config)
-            managers = release_managers(folder) if release_managers else ()
+              managers = _managers(release_managers, folder)
             with one_sentence(trackers.TrackerError, 2):
               with trackers.started(tracker_names, folder, settings) as others:
                 _train(config, task, folder, [*managers, *others])
@@ -426,6 +437,17 @@ def _with_tff(
       'and use .venv/bin/python.',
       2,
     )
+
+
+def _managers(
+  build: Optional[ReleaseManagers], folder: pathlib.Path
+) -> Sequence[Any]:
+  """Returns the release managers of the experiment's own."""
+  if build is None:
+    return ()
+  from f3ast_tff.runs import releases  # With TFF, which is slow to import.
+
+  return releases.checked(build(folder), build)
 
 
 def _in_columns(text: str) -> str:

@@ -19,6 +19,7 @@ from f3ast_tff import communication
 from f3ast_tff import methods
 from f3ast_tff import selection
 from f3ast_tff.datasets import federated
+from f3ast_tff.runs import releases
 from f3ast_tff.runs import task as task_lib
 from tests import linear
 
@@ -437,6 +438,10 @@ def _build_task(task):
   return lambda: task_lib.checked(build_task(None), build_task)
 
 
+def _managers(managers):
+  return lambda: releases.checked(managers, _managers)
+
+
 _THREE_OF_FOUR = _Own(np.arange(_N) < 3)
 _TWO, _HALVES = np.array([0, 2]), np.array([0.5, 0.5])
 _OWN_POLICY = 'The policy own_policy must return'
@@ -544,6 +549,17 @@ _OWN = {
     lambda: _build_task(task_lib.Task(_dataset(), linear.functional()))(),
     'a model from functional.build.*FunctionalModel',
   ),
+  'no release managers': (
+    _managers(None), '_managers must return a list of tff.*, but it is None'
+  ),
+  'one release manager': (
+    _managers(tff.program.LoggingReleaseManager()),
+    'must return a list.*it is a value of type LoggingReleaseManager',
+  ),
+  'a release manager that is none': (
+    _managers([tff.program.LoggingReleaseManager(), print]),
+    'ReleaseManagers, but it is a list of 2 with .* in it',
+  ),
   'a data set of pairs': (
     lambda: _dataset(train=[linear.examples(0)]),
     'Blobs must have.*client 0.*a tuple of 2',
@@ -572,6 +588,9 @@ def test_a_mistake_is_answered_in_one_sentence(mistake):
 
 
 def test_what_is_no_mistake_is_taken():
+  managers = [tff.program.LoggingReleaseManager()]
+  assert releases.checked(managers, _managers) is managers
+  assert releases.checked((), _managers) == ()
   for k in (2, np.int64(2), '2', 'uniform:1,2', _OwnK(2)):
     assert _select(k=k).cohort.clients.size in (1, 2)
   texts = [_selector(clients_per_round='uniform:1,3', seed=s) for s in (4, 5)]

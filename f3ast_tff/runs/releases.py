@@ -26,6 +26,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
+from f3ast_tff import checks
 from f3ast_tff.runs import run_directory
 from f3ast_tff.runs import trackers
 
@@ -47,6 +48,23 @@ def numbers(value: Mapping[str, Any]) -> dict[str, float]:
     elif isinstance(part, (int, float)):
       found[name] = part
   return found
+
+
+def checked(
+  managers: Any, function: Callable[..., Any]
+) -> Sequence[tff.program.ReleaseManager]:
+  """Returns what a function of the user's returned, if it is managers."""
+  kind = tff.program.ReleaseManager
+  is_list = isinstance(managers, (list, tuple))
+  for each in managers if is_list else [None]:
+    if not isinstance(each, kind):
+      one = f'with {checks.describe(each)} in it' if is_list else ''
+      raise checks.ResultError(
+        f'The function {checks.name_of(function)} must return a list of '
+        'tff.program.ReleaseManagers, but it is '
+        f'{" ".join(filter(None, [checks.describe(managers), one]))}.'
+      )
+  return managers
 
 
 class CsvFiles(tff.program.ReleaseManager[Value, int]):

@@ -133,20 +133,54 @@ def test_as_a_program_its_help_lists_all_flags(name, tmp_path):
   assert f'{name}.py [--FLAG=VALUE ...]' in text
 
 
+# An example, what is written for what in it, flags, the exit code and sentence.
+_WRONG = [
+  (
+    'lowest_rate', r'return selection\.Cohort\(.*\)', 'return clients',
+    '--selection=lowest_rate', 2,
+    'The policy lowest_rate must return a selection.Cohort, but in round 1 it '
+    'returned an array of shape (10,) and type int64.',
+  ),
+  (
+    'shifts', r'return rng\.random\(self\.num_clients\)',
+    'return rng.random(3)[:, None]', '--avail=shifts', 2,
+    'What the availability model Shifts returns in round 1 must be an array of '
+    '100 booleans, one for each client, but it is an array of shape (3, 100) '
+    'and type bool.',
+  ),
+  (
+    'blobs', r'    test\.append', '    x[:5] /= k != 7\n    test.append',
+    '--avail=always', 1,
+    'The run stops in round 2 (the test loss is nan); the test examples of '
+    'client 7 hold values that are not finite: correct them or leave them out, '
+    'and begin again. No state had been saved before; --resume '
+    '--on_divergence=continue trains on all the same.',
+  ),
+  (
+    'best', r'return \[Best.*', 'return Best()', '--num_clients=10', 2,
+    'The function release_managers must return a list of '
+    'tff.program.ReleaseManagers, but it is a value of type Best.',
+  ),
+]
+
+
 @pytest.mark.slow
-def test_a_policy_that_returns_no_cohort_is_named(tmp_path):
-  example = _EXAMPLES['lowest_rate']
-  wrong = re.sub(r'return selection\.Cohort\(.*\)', 'return clients', example)
-  assert wrong != example
-  code, text = _program(
-    tmp_path, 'lowest_rate', '--selection=lowest_rate', '--rounds=2',
-    '--output_dir=run', source=wrong, trains=True,
+@pytest.mark.parametrize(
+  'name, right, wrong, flag, code, sentence',
+  _WRONG,
+  ids=[row[0] for row in _WRONG],
+)
+def test_what_is_wrong_in_a_file_of_ones_own_is_named(
+  name, right, wrong, flag, code, sentence, tmp_path
+):
+  source, changes = re.subn(right, wrong, _EXAMPLES[name])
+  assert changes == 1
+  ended, text = _program(
+    tmp_path, name, flag, '--rounds=2', '--output_dir=run', source=source,
+    trains=True,
   )
-  assert code == 2 and 'Traceback' not in text, text
-  assert text.splitlines()[-1] == (
-    'error: The policy lowest_rate must return a selection.Cohort, but in '
-    'round 1 it returned an array of shape (10,) and type int64.'
-  )
+  assert ended == code and 'Traceback' not in text, text
+  assert text.splitlines()[-1] == f'error: {sentence}'
 
 
 def test_a_data_set_of_ones_own_is_trained_on(tmp_path):

@@ -56,8 +56,14 @@ _FLAGS = [
   ('--trace_start=1000000001', 'trace_start must be at most 1000000000'),
   ('--trace_start=-1', 'trace_start must be at least 0'),
   ('--rate_init=equal', 'kp|p|uniform|tie'),
+  # Texts without a default stay texts, however they look.
+  ('--algorithm=fedavg -method=0', 'method must be one of none, fedau'),
+  ('-rate_step=0', 'constant, corrected or annealed:T0'),
   ('--no_such_flag=1', 'no_such_flag'),
-  ('--alpha=much', '--alpha=much'),
+  ('--alpha=much', 'flag --alpha=much: it must be a number; see --help.'),
+  ('--rounds=1e3', 'flag --rounds=1e3: it must be a whole number; see'),
+  ('--resume=maybe', 'flag --resume=maybe: it must be true or false; see'),
+  ('--flagfile=absent', 'error: Unable to open flagfile: [Errno 2] No such'),
   ('stray', "unexpected argument 'stray'"),
   ('--cluster=local:x', "(N workers on this machine), but it is 'local:x'"),
   ('--workers=alpha:1', 'workers'),
@@ -128,6 +134,16 @@ def test_a_program_that_is_called_as_a_file_says_how_to_call_it(
   assert done.stderr == (
     f'error: programs are called as modules, from {_ROOT}: python -m '
     f'experiments.{program} --seed=1\n'
+  )
+
+
+def test_a_python_without_packages_is_one_sentence():
+  # As of the system, where one forgets the environment.
+  done = _python('-S', '-m', 'experiments.synthetic', cwd=_ROOT)
+  assert (done.returncode, done.stdout) == (2, '')
+  assert done.stderr == (
+    f'error: {sys.executable} has none of the packages that programs need; '
+    'run "make setup" and use .venv/bin/python.\n'
   )
 
 

@@ -308,6 +308,30 @@ def test_empty_rounds_are_recorded(tmp_path):
   assert (pathlib.Path(folder) / 'summary.png').exists()
 
 
+@pytest.mark.parametrize(
+  'flag, code, words',
+  [
+    (
+      '--avail=arrivals:1000000,0', 2,
+      'No client is available up to round 2, the last one (--rounds), when '
+      'clients_per_round is above 0, so nobody would ever train; give more',
+    ),
+    (
+      '--client_learning_rate=1e30', 1,
+      'above 1e+10); lower --client_learning_rate (it is 1e+30) or',
+    ),
+  ],
+  ids=['nobody', 'diverges'],
+)
+def test_a_run_of_no_use_ends_with_one_sentence(flag, code, words, tmp_path):
+  ended, _, errors = _run(
+    '--num_clients=20', '--rounds=2', flag, f'--output_dir={tmp_path / "run"}'
+  )
+  assert ended == code and errors.startswith('error: '), errors
+  assert errors.count('\n') == 1 and words in errors, errors
+  assert not (tmp_path / 'run' / 'temporary').exists()
+
+
 def test_alpha_is_both_parameters(tmp_path):
   program = tmp_path / 'program.py'
   program.write_text(
