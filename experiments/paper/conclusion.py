@@ -89,19 +89,36 @@ def _counts(values: pd.DataFrame, claims: _Claims) -> str:
   )
 
 
-def _on_synthetic(values: pd.DataFrame, claims: _Claims) -> str:
-  is_main = (values['dataset'] == 'synthetic') & (values['variant'] == '')
-  rounds = int(values[is_main]['rounds'].max())
-  return (
-    f'On Synthetic(1,1), {rounds:,} rounds, {_IT} is {_by_verdict(claims)}.'
-  )
-
-
 def _next_to_both(before: str, of_both: Sequence[_Claims]) -> str:
   """Returns a sentence on FedAvg, and on FedAvg drawn with replacement."""
   first, second = of_both
   end = f'; with {_OTHER_DRAW}, {_by_verdict(second)}' if second else ''
   return f'{before} {_IT} is {_by_verdict(first)}{end}.'
+
+
+def _on_decay(claims: _Claims) -> str:
+  """Returns a sentence on what a step that decays does by itself."""
+  plain, decaying = ('fedavg', ''), ('fedavg', design.FOLLOWING_RELEASED)
+  with_decay, more = (
+    [
+      claim
+      for claim in claims
+      if claim.text == control_claims.decay_text(ours, other)
+    ]
+    for ours, other in (
+      (decaying, plain), (('f3ast', design.RELEASED), decaying)
+    )
+  )
+  end = (
+    f"; F3AST's as released, compared with that, is {_by_verdict(more)}"
+    if more
+    else ''
+  )
+  return (
+    "On CIFAR-100, compact, FedAvg's test accuracy with the decaying step of "
+    "the released F3AST, compared with FedAvg's own, is "
+    f'{_by_verdict(with_decay)}{end}.'
+  )
 
 
 def _on_real_data(claims: _Claims) -> str:
@@ -138,9 +155,9 @@ def sentences(values: pd.DataFrame, claims: _Claims) -> list[str]:
 
   Returns:
     Seven sentences if all was run: how many claims hold; F3AST next to FedAvg
-    on Synthetic, next to the other way to draw, with equal steps, with E local
-    steps, with settled rates, and on real data. They are on test accuracy. Of
-    what was not run there is none.
+    on Synthetic, with equal steps, with E local steps, with settled rates, each
+    with both ways to draw, and on real data; and what a decaying step does
+    there. They are on test accuracy. Of what was not run there is none.
   """
   run = [
     claim
@@ -161,21 +178,18 @@ def sentences(values: pd.DataFrame, claims: _Claims) -> list[str]:
       for text in texts
     ]
 
-  main, other_draw = (
+  is_main = (values['dataset'] == 'synthetic') & (values['variant'] == '')
+  rounds = values[is_main]['rounds'].max()
+  on_synthetic: list[_Claims] = [
     [claim for claim in part if claim.dataset == 'synthetic']
     for part in both('tables')
-  )
+  ]
   real = [
     claim for claim in both('tables')[0] if claim.dataset != 'synthetic'
   ]
   found = [_counts(values, claims)]
-  if main:
-    found.append(_on_synthetic(values, main))
-  if other_draw:
-    found.append(
-      f'With {_OTHER_DRAW} {_IT} is {_by_verdict(other_draw)}.'
-    )
   for before, of_both in (
+    (f'On Synthetic(1,1), {rounds:,.0f} rounds,', on_synthetic),
     (
       "With F3AST's step for FedAvg in each round",
       both(control_claims.CONTROLS, control_claims.FOLLOWING),
@@ -192,6 +206,9 @@ def sentences(values: pd.DataFrame, claims: _Claims) -> list[str]:
       found.append(_next_to_both(before, of_both))
   if real:
     found.append(_on_real_data(real))
+  decay = [claim for claim in run if claim.topic == control_claims.DECAY]
+  if decay:
+    found.append(_on_decay(decay))
   subjects = itertools.chain([_SUBJECT], itertools.repeat('it'))
   return [
     text.replace(_IT, next(subjects)) if _IT in text else text

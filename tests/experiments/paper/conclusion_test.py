@@ -113,13 +113,24 @@ def test_all_sentences():
     *fake_results.seeds(*place, 'fedavg', _FEDAVG),
     *fake_results.seeds('paper', 'cifar100', 'scarce', 'f3ast', [0.5]),
     *fake_results.seeds('paper', 'cifar100', 'scarce', 'fedavg', [0.4]),
+    *(
+      result
+      for method, variant, accuracies in (
+        ('fedavg', '', _FEDAVG),
+        ('fedavg', 'following_released', _ABOVE),
+        ('f3ast', 'protocol=released', _SAME),
+      )
+      for result in fake_results.seeds(
+        'compact', 'cifar100', 'scarce', method, accuracies, variant
+      )
+    ),
   ])
   assert sentences[1:] == [
     "On Synthetic(1,1), 200 rounds, F3AST's test accuracy compared with "
     "FedAvg's is higher under Uneven (+0.100), lower under Always (-0.100) and "
-    'Smartphones (-0.100), and undecided under Scarce (+0.000).',
-    'With FedAvg drawn with replacement it is lower under Always (-0.100), and '
-    'undecided under Uneven (+0.000).',
+    'Smartphones (-0.100), and undecided under Scarce (+0.000); with FedAvg '
+    'drawn with replacement, lower under Always (-0.100), and undecided under '
+    'Uneven (+0.000).',
     "With F3AST's step for FedAvg in each round it is higher under Uneven "
     '(+0.100).',
     'With 10 local steps instead of an epoch it is higher under Scarce '
@@ -130,6 +141,10 @@ def test_all_sentences():
     'On CIFAR-100 and Shakespeare it is higher in 0 of 2 comparisons, lower in '
     '1 (Shakespeare, compact, Home-devices: -0.100), and undecided in 1, 1 of '
     'them with one seed.',
+    "On CIFAR-100, compact, FedAvg's test accuracy with the decaying step of "
+    "the released F3AST, compared with FedAvg's own, is higher under Scarce "
+    "(+0.100); F3AST's as released, compared with that, is undecided under "
+    'Scarce (-0.100).',
   ]
 
 
