@@ -1,6 +1,7 @@
 """Kills runs at random instants, resumes them, and compares what they leave.
 
   python -m tests.faults --trials=50
+  python -m tests.faults --trials=2 --every_method
 
 A run that nobody disturbs is the reference. In each trial the same run is
 killed with SIGKILL, once or more: at a random instant, or inside of one of its
@@ -33,6 +34,7 @@ from absl import flags
 import tqdm
 
 import f3ast_tff
+from f3ast_tff import methods
 from f3ast_tff.datasets import synthetic  # noqa: F401
 from f3ast_tff.models import softmax  # noqa: F401
 
@@ -46,11 +48,14 @@ _TRIALS = flags.DEFINE_integer('trials', 50, 'How many.', lower_bound=1)
 _NUM_ROUNDS = flags.DEFINE_integer(
   'num_rounds', 40, 'Rounds of a run.', lower_bound=1
 )
-_TRAINED = flags.DEFINE_string(
-  'trained', 'f3ast_adam', 'The algorithm of the runs.'
+_TRAINED = flags.DEFINE_multi_string(
+  'trained',
+  ['--algorithm=f3ast_adam'],
+  'Flags of the runs, with blanks between; given several times, there are '
+  'trials of each.',
 )
-_VECTORS_IN = flags.DEFINE_string(
-  'vectors', 'auto', 'Where they keep vectors of clients, if they do.'
+_EVERY_METHOD = flags.DEFINE_bool(
+  'every_method', False, 'Trials of every algorithm and combination instead.'
 )
 _CHANCE = flags.DEFINE_integer('chance', 0, 'Decides what happens when.')
 _KEEP = flags.DEFINE_string(
@@ -58,6 +63,9 @@ _KEEP = flags.DEFINE_string(
 )
 
 KINDS = ('driver', 'write')
+# F3AST's selection with what others have proposed.
+_COMBINED = ('fedau', 'afl', 'ca_fed', 'fedawe', 'fedvarp', 'mifa', 'scaffold',
+             'feddyn')
 _PATIENCE = 900  # Seconds that one run may take before a trial has failed.
 
 
@@ -218,9 +226,25 @@ def _flags(num_rounds: int) -> tuple[str, ...]:
     f'--rounds={num_rounds}',
     '--eval_every=6',
     '--checkpoint_every=5',
-    f'--algorithm={_TRAINED.value}',
-    f'--vectors_in={_VECTORS_IN.value}',
   )
+
+
+def _every_method() -> list[str]:
+  """Returns all algorithms and combinations; with vectors, in both places."""
+  named = [
+    (f'--algorithm={name}', algorithm.method)
+    for name, algorithm in methods.ALGORITHMS.items()
+  ]
+  combined = [(f'--method={name}', name) for name in _COMBINED]
+  return [
+    trained + place
+    for trained, method in named + combined
+    for place in (
+      (' --vectors_in=memory', ' --vectors_in=files')
+      if methods.parse_method(method).vectors
+      else ('',)
+    )
+  ]
 
 
 def _reference(folder: pathlib.Path, options: tuple[str, ...]) -> Run:
@@ -237,7 +261,26 @@ def _place(name: str) -> str:
 
 def run_trials(folder: pathlib.Path, num_rounds: int) -> int:
   """Runs all trials and prints how they went; returns how many failed."""
-  options = _flags(num_rounds)
+  everything = _every_method() if _EVERY_METHOD.value else _TRAINED.value
+  failed = []
+  for number, trained in enumerate(everything):
+    if len(everything) > 1:
+      print(trained, flush=True)
+    place = folder / str(number)
+    place.mkdir()
+    if _run_trials(place, num_rounds, tuple(trained.split())):
+      failed.append(trained)
+  if len(everything) > 1:
+    num_equal = len(everything) - len(failed)
+    print(f'{num_equal} of {len(everything)} kinds of runs equal', *failed)
+  return len(failed)
+
+
+def _run_trials(
+  folder: pathlib.Path, num_rounds: int, trained: tuple[str, ...]
+) -> int:
+  """As `run_trials`, for runs with some flags."""
+  options = (*_flags(num_rounds), *trained)
   reference_run = _reference(folder, options)
   num_writes = int(reference_run.epitaph.read_text())
   reference = trials.contents(reference_run.folder)

@@ -63,26 +63,41 @@ def _dataset(elements: Sequence[Any], type_: tff.types.Type) -> tf.data.Dataset:
 
 def _filled(type_: tff.types.Type, leaves: Iterator[Any]) -> Any:
   """Returns leaves in the Python containers that a type stands for."""
-
-  def fill(type_: tff.types.Type) -> Any:
-    if isinstance(type_, tff.types.FederatedType):
-      return fill(type_.member)
-    if isinstance(type_, tff.types.StructType):
-      return tff.structure.Struct([
-        (name, fill(element))
-        for name, element in tff.structure.iter_elements(type_)
-      ])
-    return next(leaves)
-
-  filled = fill(type_)
+  filled = _struct(type_, leaves)
   if isinstance(type_, tff.types.FederatedType):
     type_ = type_.member
   return tff.types.type_to_py_container(filled, type_)
 
 
+# No function inside of the other: one that calls itself is garbage that waits
+# for the collector, and the last leaf, maybe the largest, with it.
+def _struct(type_: tff.types.Type, leaves: Iterator[Any]) -> Any:
+  """Returns leaves in TFF's structures."""
+  if isinstance(type_, tff.types.FederatedType):
+    return _struct(type_.member, leaves)
+  if isinstance(type_, tff.types.StructType):
+    return tff.structure.Struct([
+      (name, _struct(element, leaves))
+      for name, element in tff.structure.iter_elements(type_)
+    ])
+  return next(leaves)
+
+
 def pack(leaves: Sequence[tf.Tensor], type_: tff.types.Type) -> Any:
-  """Returns the value that tensors make up, with arrays for tensors."""
-  return _filled(type_, (leaf.numpy() for leaf in leaves))
+  """Returns the value that tensors make up, with arrays for tensors.
+
+  Args:
+    leaves: The tensors.
+    type_: The type of the value.
+
+  Returns:
+    The value. Its arrays are read-only, because they are the memory of the
+    tensors: vectors of clients are too large for a copy each time.
+  """
+  return _filled(
+    type_,
+    (np.asarray(leaf) if leaf.shape.rank else leaf.numpy() for leaf in leaves),
+  )
 
 
 def template(type_: tff.types.Type) -> Any:

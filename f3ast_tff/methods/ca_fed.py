@@ -57,6 +57,23 @@ def _losses(s: selection.Situation) -> np.ndarray:
   return known
 
 
+def bound(
+  sum_of_losses: float, share: float, worst: float, kappa: float = _KAPPA
+) -> float:
+  """Returns eps.
+
+  Args:
+    sum_of_losses: The sum of p_k e_k of those who are not excluded.
+    share: P, the share of the excluded.
+    worst: max e.
+    kappa: What the bias costs.
+
+  Returns:
+    The bound on the error.
+  """
+  return sum_of_losses / (1 - share) + kappa * share**2 * worst
+
+
 def excluded(
   p: np.ndarray,
   losses: np.ndarray,
@@ -67,7 +84,7 @@ def excluded(
   """Returns the mask of the clients that are left out."""
   out = np.zeros(p.size, bool)
   share, sum_of_losses, worst = 0.0, float(p @ losses), float(losses.max())
-  bound = sum_of_losses
+  least = bound(sum_of_losses, share, worst, kappa)
   for order in (np.argsort(-np.abs(eigenvalues), kind='stable'),
                 np.argsort(pi, kind='stable')):
     for k in order:
@@ -75,10 +92,10 @@ def excluded(
         continue
       others = sum_of_losses - p[k] * losses[k]
       with_k = share + p[k]
-      lower = others / (1 - with_k) + kappa * with_k**2 * worst
-      if lower < bound:
+      lower = bound(others, with_k, worst, kappa)
+      if lower < least:
         out[k] = True
-        share, sum_of_losses, bound = with_k, others, lower
+        share, sum_of_losses, least = with_k, others, lower
   return out
 
 

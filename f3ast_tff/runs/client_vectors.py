@@ -19,7 +19,10 @@ from f3ast_tff.runs import config as config_lib
 from f3ast_tff.runs import task as task_lib
 
 FOLDER = 'vectors'
-_MOST_IN_MEMORY = 10**9  # Bytes.
+_MOST_IN_MEMORY = 10**8  # Bytes.
+# How many there are of a table in memory: a round makes a new one of the old,
+# whose place TensorFlow does not give back, and a checkpoint its content.
+_COPIES = 4
 _COLUMNS = 80  # Of what is printed.
 
 
@@ -58,8 +61,11 @@ def begin(
   )
   said = (
     f'{name} keeps a vector per client: {num_clients:,} x {size:,} numbers, '
-    f'{_in_words(num_bytes)} in {f"{FOLDER}/" if in_files else "memory"}.'
+    f'{_in_words(num_bytes)} in {f"{FOLDER}/" if in_files else "memory"}'
   )
+  if not in_files:
+    said += f', about {_in_words(_COPIES * num_bytes)} with copies'
+  said += '.'
   print(textwrap.fill(said, _COLUMNS), flush=True)
   if not in_files:
     return None

@@ -33,7 +33,8 @@ class Progress(NamedTuple):
   """All that a run carries from round to round; what a checkpoint holds.
 
   Attributes:
-    server: The state of the learning process, r included.
+    server: The state of the learning process, r included; empty while rounds
+      are run, which have it.
     times_available: Per client, in how many rounds it was available.
     times_selected: Per client, in how many rounds it was selected.
     times_delivered: Per client, in how many rounds it delivered an update.
@@ -45,7 +46,7 @@ class Progress(NamedTuple):
   times_delivered: np.ndarray
 
   def counting(self, round_: rounds_lib.Round) -> 'Progress':
-    """Returns it with one more round counted; the server is left as it was."""
+    """Returns it with one more round counted."""
     selected, delivered = (
       self.times_selected.copy(), self.times_delivered.copy()
     )

@@ -155,7 +155,12 @@ def run(
     stop_if_diverged,
     release_managers,
   )
-  files_lib.write_final_files(folder, task.dataset, training.selector, progress)
+  files_lib.write_final_files(
+    folder,
+    task.dataset,
+    training.selector,
+    progress._replace(server=rounds.state),
+  )
   return time.perf_counter() - started
 
 
@@ -178,10 +183,21 @@ def _open(
 def _restore(
   config: config_lib.Config, files: _Files, rounds: rounds_lib.Rounds
 ) -> tuple[int, files_lib.Progress]:
-  """Returns the last saved round and state, and drops rows beyond it."""
-  state = rounds.state
-  nobody = np.zeros(len(state.rates), np.int64)
-  progress = files_lib.Progress(state, nobody, nobody, nobody)
+  """Sets the last saved state, drops rows beyond it; returns what it holds.
+
+  The state of the server is in the rounds, and not in what is returned: states
+  with vectors of clients are large, and an old one would stay in memory.
+
+  Args:
+    config: The settings.
+    files: The files of the run.
+    rounds: The rounds, before the first.
+
+  Returns:
+    The last saved round, and the progress without the server's state.
+  """
+  nobody = np.zeros(len(rounds.state.rates), np.int64)
+  progress = files_lib.Progress(rounds.state, nobody, nobody, nobody)
   for folder in (files.folder, files.checkpoints):
     run_directory.remove_unfinished(folder)
   start = 0
@@ -195,7 +211,7 @@ def _restore(
   run_directory.keep_rounds(timing, files_lib.TIMING, start)
   if start < config.rounds:
     run_directory.remove_final_files(files.folder)
-  return start, progress
+  return start, progress._replace(server=())
 
 
 def _train(
@@ -238,11 +254,10 @@ def _train(
       test_losses: list[float] = []
       accuracy = None
       if is_tested or is_saved:
-        progress = progress._replace(server=rounds.state)
-        weights = tf.nest.flatten(files_lib.model_weights(progress.server))
+        weights = tf.nest.flatten(files_lib.model_weights(rounds.state))
       if is_tested:
         metrics = test.evaluate(
-          files_lib.model_weights(progress.server),
+          files_lib.model_weights(rounds.state),
           None if is_last else test.rows,
         )
         value['test'] = metrics._asdict()
@@ -265,7 +280,7 @@ def _train(
           files.checkpoints,
           t,
           config.rounds,
-          progress,
+          progress._replace(server=rounds.state),
           files.origin,
           files.rows,
         )

@@ -1,8 +1,10 @@
 """Tests of `execution.values`."""
 
 import collections
+import gc
 import sys
 from typing import Any, NamedTuple
+import weakref
 
 import attrs
 import hypothesis
@@ -166,6 +168,27 @@ def test_what_is_flattened_is_packed_again(tree):
   back = values.pack(leaves, type_)
   tf.nest.assert_same_structure(back, tree)
   assert tf.nest.flatten(back) == tf.nest.flatten(tree)
+
+
+def test_a_value_is_the_memory_of_the_tensors_and_gone_with_them():
+  # A large tensor must not wait for the garbage collector, nor be copied.
+  type_ = tff.types.to_type(
+    _Pair(np.float32, tff.types.TensorType(np.float32, [4]))
+  )
+  leaves = [tf.constant(1.0), tf.constant([1.0, 2.0, 3.0, 4.0])]
+  gc.collect()
+  gc.disable()
+  try:
+    value = values.pack(leaves, type_)
+    assert value.first == 1 and value.second.tolist() == [1, 2, 3, 4]
+    assert np.shares_memory(value.second, np.asarray(leaves[1]))
+    with pytest.raises(ValueError, match='read-only'):
+      value.second[0] = 5
+    last = weakref.ref(leaves[1])
+    del value, leaves
+    assert last() is None
+  finally:
+    gc.enable()
 
 
 if __name__ == '__main__':

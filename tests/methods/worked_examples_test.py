@@ -17,6 +17,7 @@ from f3ast_tff.methods import ca_fed
 from f3ast_tff.methods import feddyn
 from f3ast_tff.methods import scaffold
 from tests import quadratics
+from tests import situations
 from tests import slow
 
 pytestmark = pytest.mark.usefixtures('in_process')
@@ -324,6 +325,39 @@ def test_shares_of_afl_sum_to_one():
   for _, state in quadratics.states(built, 5):
     _near(state.kept['shares'].sum(), 1)
     assert state.kept['shares'].min() >= 0.1 / 3 - 1e-9
+
+
+def test_the_bound_of_ca_fed_by_hand():
+  settings, _ = _EXAMPLES['ca_fed, told pi']
+  built = quadratics.training(_SETS, **settings)
+  found = [state.kept['loss'] for _, state in quadratics.states(built, 2)]
+  for losses, out, before, after in zip(
+    found, (1, 2), (2.1, 7.633056641), (1.476428571, 3.684187012)
+  ):
+    terms = quadratics.P * losses
+    _near(ca_fed.bound(terms.sum(), 0, losses.max()), before)
+    rest = np.delete(terms, out).sum()
+    _near(ca_fed.bound(rest, quadratics.P[out], losses.max()), after)
+
+
+def test_ca_fed_estimates_chains_by_hand():
+  # On, on, off, off, off, on: n11 = 1, n10 = 1, n00 = 2, n01 = 1. Never there.
+  # Always. The estimates of a round are by the rounds before it.
+  sets = [(0, 2), (0, 2), (2,), (2,), (2,), (0, 2)]
+  built = quadratics.training(sets, policy='uniform', method='ca_fed')
+  *_, (_, state) = quadratics.states(built, 6)
+  pi, lam = ca_fed.estimates(
+    situations.situation(quadratics.P, round_num=7, kept=state.kept)
+  )
+  _near(pi, [4 / 8, 1 / 8, 7 / 8])
+  _near(lam, [2 / 4 + 3 / 5 - 1, 1 / 2 + 6 / 7 - 1, 6 / 7 + 1 / 2 - 1])
+
+
+def test_ca_fed_with_equal_losses_excludes_nobody():
+  settings, _ = _EXAMPLES['ca_fed, told pi']
+  built = quadratics.training([(0, 1, 2)], k=3, b=(4, 4, 4), **settings)
+  ((happened, _),) = quadratics.states(built, 1)
+  _near(happened.cohort.weights, [0.5 / 0.8, 0.3 / 0.5, 0.2 / 0.2])
 
 
 def test_ca_fed_excludes_nobody_if_bias_costs_much():

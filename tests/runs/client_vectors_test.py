@@ -5,6 +5,7 @@ import dataclasses
 import signal
 import subprocess
 import sys
+import types
 
 import numpy as np
 import pytest
@@ -34,12 +35,11 @@ def test_memory_and_files_give_the_same(
   for place in ('memory', 'files'):
     config = make_config(algorithm=algorithm, vectors_in=place, **_SAME)
     loop.run(config, task, tmp_path / place)
-    said = capsys.readouterr().out.splitlines()[0]
-    assert said.endswith(
-      '8 x 610 numbers, 19.5 kB in '
-      + {'memory': 'memory.', 'files': 'vectors/.'}[place]
-    )
-    assert len(said) <= 80
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert '8 x 610 numbers, 19.5 kB in ' + {
+      'memory': 'memory, about 78.1 kB with copies.', 'files': 'vectors/.'
+    }[place] in ' '.join(lines)
   _assert_same(tmp_path / 'memory', tmp_path / 'files')
   assert list((tmp_path / 'files' / 'vectors').glob('*.npy'))
 
@@ -68,6 +68,38 @@ def test_an_update_that_is_not_finite_changes_no_vector(
     (table,) = (a for a in arrays.values() if a.shape == (8, 610))
   assert np.isfinite(table).all()
   assert not table[2].any() and table[[0, 1, 3, 4, 5, 6, 7]].any(axis=1).all()
+
+
+@pytest.mark.parametrize(
+  'num_clients, said',
+  [
+    (100, '100 x 1,000 numbers, 400.0 kB in memory, about 1.6 MB with copies.'),
+    (25_000, '25,000 x 1,000 numbers, 100.0 MB in memory, about 400.0 MB'),
+    (25_001, '25,001 x 1,000 numbers, 100.0 MB in vectors/.'),
+    (500_000, '500,000 x 1,000 numbers, 2.0 GB in vectors/.'),
+  ],
+)
+def test_large_vectors_are_in_files(
+  num_clients, said, make_config, tmp_path, capsys, monkeypatch
+):
+  usage = collections.namedtuple('usage', 'free')
+  monkeypatch.setattr(
+    client_vectors.shutil, 'disk_usage', lambda folder: usage(10**12)
+  )
+  # Of a task, its number of clients and the size of its model are looked at.
+  task = types.SimpleNamespace(
+    dataset=types.SimpleNamespace(train=range(num_clients)),
+    model=types.SimpleNamespace(
+      functional=types.SimpleNamespace(
+        initial_weights=((np.zeros([10, 99]), np.zeros(10)), ())
+      )
+    ),
+  )
+  config = make_config(algorithm='mifa', **_SAME)
+  found = client_vectors.begin(config, task, tmp_path)
+  printed = ' '.join(capsys.readouterr().out.split())
+  assert said in printed
+  assert (found == tmp_path / 'vectors') == ('in vectors/' in printed)
 
 
 def test_no_room_is_one_sentence(task, make_config, tmp_path, monkeypatch):
