@@ -371,8 +371,8 @@ class Config:
     'auto',
     OUTPUT,
     "Where clients' vectors are kept by methods that have them: in memory, in "
-    "files of the run's folder, or auto: in memory up to 100 MB, else in files. "
-    'The results are the same.',
+    "files of the run's folder, or auto: in memory up to 100 MB, else in "
+    'files. The results are the same.',
     ('auto', 'memory', 'files'),
   )
 
