@@ -10,10 +10,12 @@ import sys
 import numpy as np
 import pytest
 
+from f3ast_tff import methods
 from f3ast_tff import selection
 from f3ast_tff import vectors
 from f3ast_tff.methods import afl
 from f3ast_tff.methods import ca_fed
+from f3ast_tff.methods import fedau
 from f3ast_tff.methods import feddyn
 from f3ast_tff.methods import scaffold
 from tests import quadratics
@@ -207,6 +209,19 @@ def test_fedau_by_hand(method, models, third):
   )
 
 
+def test_a_cutoff_of_fedau_is_paid_for_by_the_rare():
+  # Who is there with probability q counts 1 - (1 - q)^50 of its share.
+  q, method = 0.02, fedau.build(50)
+  kept, rng = method.initial(np.ones(1)), np.random.default_rng(0)
+  for _ in range(40_000):
+    clients = np.flatnonzero(rng.random(1) < q)
+    kept = method.next(
+      situations.situation(np.ones(1), kept=kept),
+      selection.with_equal_weights(clients),
+    )
+  assert kept['mean_interval'][0] * q == pytest.approx(0.636, rel=0.03)
+
+
 def test_fedawe_by_share_by_hand():
   built = quadratics.training(_SETS, policy='uniform', method='fedawe')
   first = (1 - 1.5 * 0.75 + 1 + 0.9 * 2.25) / 2
@@ -316,6 +331,31 @@ def test_equal_clients_take_one_step_times_the_sum_of_weights(policy, method):
   else:
     assert abs(total - 1) > 0.01
   _near(quadratics.model_of(state), 1 + total * 0.625 * 3)
+
+
+@pytest.mark.slow
+def test_afl_and_f3ast_find_the_worst_mix():
+  # max over lambda of sum lambda_k (w - b_k)^2 / 2 is least at w = 4, for
+  # lambda = (0.5, 0, 0.5), but none is below 0.1 / 3. Who is there with
+  # probability 0.9, 0.5, 0.3 makes one step of rate 0.05. Without 1 / r in the
+  # step of lambda w would be below 3.
+  selector = methods.build_selector(
+    quadratics.P, _Coins(), 2, beta=0.01, method='afl:0.0001'
+  )
+  w, r, kept = 1.0, selector.initial_rates, selector.initial_kept
+  models, shares = [], []
+  for t in range(1, 10_001):
+    losses = (w - quadratics.B) ** 2 / 2
+    found = selector.select(t, r, lambda clients, f=losses: f[clients], kept)
+    clients, weights = found.cohort
+    r, kept = selector.next_rates(r, found.cohort), found.kept
+    w -= 0.05 * weights @ (w - quadratics.B[clients])
+    models.append(w)
+    shares.append(kept['shares'])
+  assert np.mean(models[3000:]) == pytest.approx(4, abs=0.05)
+  np.testing.assert_allclose(
+    np.mean(shares[3000:], axis=0), [0.48333, 0.03333, 0.48333], atol=0.01
+  )
 
 
 def test_shares_of_afl_sum_to_one():

@@ -1,6 +1,8 @@
 """Tests of `server_rate_file`."""
 
 import hashlib
+import pathlib
+import re
 import sys
 
 import hypothesis
@@ -104,6 +106,15 @@ def test_settings_name_the_file_and_the_rounds(tmp_path):
   np.testing.assert_array_equal(found.factors, [4])
   with pytest.raises(ValueError, match='has no round 3 of 3'):
     server_rate_file.of(config_lib.Config(rounds=3, server_rate_file=path))
+
+
+def test_the_schedule_of_the_page(tmp_path, capsys):
+  page = (pathlib.Path(__file__).parents[2] / 'docs/methods.md').read_text()
+  (program,) = re.findall(r'python -c "(.*)" > schedule.csv', page)
+  exec(program)
+  path = _write(tmp_path, capsys.readouterr().out)
+  found = server_rate_file.read(path, 500).factors
+  np.testing.assert_allclose(found[[0, 9, 89]], [1.1**-0.5, 0.5**0.5, 0.1**0.5])
 
 
 if __name__ == '__main__':
