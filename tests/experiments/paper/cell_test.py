@@ -52,8 +52,8 @@ def test_only():
 
 def test_what_a_cell_needs():
   cells = all_cells.cells('all')
-  # Two tables of 35, and two runs of 60 rounds.
-  assert sum(cell.num_cores == 2 for cell in cells) == 72
+  # Two tables of 35, and four runs of 60 rounds.
+  assert sum(cell.num_cores == 2 for cell in cells) == 74
   assert all(
     cell.settings['parallel_clients'] == cell.num_cores for cell in cells
   )
