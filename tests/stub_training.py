@@ -13,10 +13,13 @@ import os
 import subprocess
 import sys
 import textwrap
+from unittest import mock
 
 from absl import app
+from absl.testing import flagsaver
 
 from experiments import cli
+from experiments import interrupts
 from experiments.grid import runner
 from experiments.paper import drawing
 from f3ast_tff.runs import run_directory
@@ -102,6 +105,35 @@ def train(cell, places):
   places.log(cell).parent.mkdir(parents=True, exist_ok=True)
   places.log(cell).write_text(ended.stdout + ended.stderr)
   return subprocess.Popen(['sh', '-c', f'exit {ended.returncode}'])
+
+
+def call(program, arguments, folder, capsys, start):
+  """Runs a program in this process.
+
+  Args:
+    program: Its module.
+    arguments: What the user types.
+    folder: The folder in which the user is.
+    capsys: The fixture, which has what is printed.
+    start: Stands for `runner.start`.
+
+  Returns:
+    How it ended.
+  """
+  importlib.import_module('experiments.synthetic')  # Its flags are to stay.
+  code = 0
+  with (
+    mock.patch.dict(os.environ, BUILD_WORKING_DIRECTORY=str(folder)),
+    flagsaver.flagsaver(),
+    mock.patch.object(interrupts, 'install'),  # They would end the tests.
+    mock.patch.object(runner, 'start', start),
+    mock.patch.object(runner, 'revision', lambda: REVISION),
+  ):
+    try:
+      program.main([program.__name__, *arguments])
+    except SystemExit as end:
+      code = end.code
+  return command_lines.Ended(code, *capsys.readouterr())
 
 
 def main():

@@ -1,21 +1,15 @@
 """Tests of `experiments.sweep`: with a stub, and once at a tiny size."""
 
-import importlib
 import os
 import pathlib
 import signal
 import subprocess
 import sys
-from typing import NamedTuple
-from unittest import mock
 
-from absl.testing import flagsaver
 import pandas as pd
 import pytest
 
-from experiments import interrupts
 from experiments import sweep
-from experiments.grid import runner
 from tests import programs
 from tests import stub_training
 
@@ -24,34 +18,13 @@ _SWEEP = (
 )
 
 
-class _Done(NamedTuple):
-  """How a call of the program ended; as of `subprocess.run`."""
-
-  returncode: int
-  stdout: str
-  stderr: str
-
-
 @pytest.fixture
-def call(tmp_path, monkeypatch, capsys):
+def call(tmp_path, capsys):
   """Runs the program in this process; by default runs pretend to train."""
-  importlib.import_module('experiments.synthetic')  # Its flags are to stay.
 
   def call_(*arguments, folder=tmp_path, fail=(), start=None):
-    monkeypatch.setenv('BUILD_WORKING_DIRECTORY', str(folder))
     start = start or stub_training.Stub(tmp_path, fail=fail)
-    code = 0
-    with (
-      flagsaver.flagsaver(),
-      mock.patch.object(interrupts, 'install'),  # They would end the tests.
-      mock.patch.object(runner, 'start', start),
-      mock.patch.object(runner, 'revision', lambda: stub_training.REVISION),
-    ):
-      try:
-        sweep.main(['sweep', *arguments])
-      except SystemExit as end:
-        code = end.code
-    return _Done(code, *capsys.readouterr())
+    return stub_training.call(sweep, arguments, folder, capsys, start)
 
   return call_
 

@@ -139,21 +139,25 @@ def test_a_model_of_many_clients_is_refused():
     small_system.of_model(availability.always(13), 1)
 
 
+def _assert_optimal(system, p, correlation, best_response):
+  """A policy attains the optimum, and none improves it to first order."""
+  best = region.minimise_h(system, p, correlation)
+  h = rates.variance_bound(p, best, correlation)
+  attained, _ = static_policy.moments(static_policy.policy_for(system, best))
+  np.testing.assert_allclose(attained, best, atol=1e-7)
+  scores = -rates.gradient(p, best, correlation)
+  gap = scores @ (best_response(system, scores) - best)
+  assert abs(gap) <= 1e-9 * h
+  assert region.duality_gap(system, p, best, correlation) == pytest.approx(
+    gap, abs=1e-9 * h
+  )
+
+
 @pytest.mark.parametrize('seed', range(8))
 def test_optimum_is_proved_without_the_theory_of_polymatroids(seed):
   system, p = systems.random_system(seed)
   for correlation in rates.CORRELATIONS:
-    best = region.minimise_h(system, p, correlation)
-    h = rates.variance_bound(p, best, correlation)
-    # A policy attains it, and no policy improves it to first order.
-    attained, _ = static_policy.moments(static_policy.policy_for(system, best))
-    np.testing.assert_allclose(attained, best, atol=1e-7)
-    scores = -rates.gradient(p, best, correlation)
-    gap = scores @ (_best_response(system, scores) - best)
-    assert abs(gap) <= 1e-9 * h
-    assert region.duality_gap(system, p, best, correlation) == pytest.approx(
-      gap, abs=1e-9 * h
-    )
+    _assert_optimal(system, p, correlation, _best_response)
 
 
 @pytest.mark.parametrize('seed', range(4))
@@ -315,16 +319,7 @@ def test_what_is_inside_with_quotas_is_what_some_policy_attains(seed):
 def test_the_optimum_with_quotas_is_proved_by_brute_force(seed):
   system, p = systems.with_quotas(seed)
   for correlation in rates.CORRELATIONS:
-    best = region.minimise_h(system, p, correlation)
-    h = rates.variance_bound(p, best, correlation)
-    attained, _ = static_policy.moments(static_policy.policy_for(system, best))
-    np.testing.assert_allclose(attained, best, atol=1e-7)
-    scores = -rates.gradient(p, best, correlation)
-    gap = scores @ (_linear_best(system, scores) - best)
-    assert abs(gap) <= 1e-9 * h
-    assert region.duality_gap(system, p, best, correlation) == pytest.approx(
-      gap, abs=1e-9 * h
-    )
+    _assert_optimal(system, p, correlation, _linear_best)
 
 
 @pytest.mark.parametrize(

@@ -1,20 +1,14 @@
 """Tests of `experiments.benchmark`: with a stub, and once at a tiny size."""
 
-import importlib
 import pathlib
 import sys
-from typing import NamedTuple
-from unittest import mock
 
-from absl.testing import flagsaver
 import numpy as np
 import pandas as pd
 import pytest
 from scipy import stats
 
-from experiments import interrupts
 from experiments.benchmark import __main__ as benchmark
-from experiments.grid import runner
 from f3ast_tff import methods as methods_lib
 from tests import programs
 from tests import stub_training
@@ -22,34 +16,13 @@ from tests import stub_training
 _SMALL = ('--methods=fedavg,f3ast', '--avail=always,scarce', '--rounds=3')
 
 
-class _Done(NamedTuple):
-  """How a call of the program ended; as of `subprocess.run`."""
-
-  returncode: int
-  stdout: str
-  stderr: str
-
-
 @pytest.fixture
-def call(tmp_path, monkeypatch, capsys):
+def call(tmp_path, capsys):
   """Runs the program in this process; runs only pretend to train."""
-  importlib.import_module('experiments.synthetic')  # Its flags are to stay.
 
   def call_(*arguments, fail=()):
-    monkeypatch.setenv('BUILD_WORKING_DIRECTORY', str(tmp_path))
-    stub = stub_training.Stub(tmp_path, fail=fail)
-    code = 0
-    with (
-      flagsaver.flagsaver(),
-      mock.patch.object(interrupts, 'install'),  # They would end the tests.
-      mock.patch.object(runner, 'start', stub),
-      mock.patch.object(runner, 'revision', lambda: stub_training.REVISION),
-    ):
-      try:
-        benchmark.main(['benchmark', *arguments])
-      except SystemExit as end:
-        code = end.code
-    return _Done(code, *capsys.readouterr())
+    start = stub_training.Stub(tmp_path, fail=fail)
+    return stub_training.call(benchmark, arguments, tmp_path, capsys, start)
 
   return call_
 
