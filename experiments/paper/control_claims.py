@@ -188,8 +188,8 @@ def decay_text(ours: tuple[str, str], other: tuple[str, str]) -> str:
 
 def _decay(values: pd.DataFrame) -> Iterator[verdicts.Claim]:
   """Yields: is F3AST on CIFAR-100 ahead of a step that decays?"""
-  for avail, (ours, other) in itertools.product(
-    design.DECAY_AVAILS, DECAY_PAIRS
+  for (ours, other), avail in itertools.product(
+    DECAY_PAIRS, design.DECAY_AVAILS
   ):
     is_in_grid = (ours, other) == (('f3ast', ''), ('fedavg', ''))
     if not is_in_grid:  # Else it would be counted twice.
