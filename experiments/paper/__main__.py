@@ -77,7 +77,9 @@ _RESULTS_DIR = flags.DEFINE_string(
 _REPORT_DIR = flags.DEFINE_string(
   'report_dir', 'docs/paper', 'The folder of the report, which is all its own.'
 )
-_RUNS_DIR = flags.DEFINE_string('runs_dir', 'runs/cells', 'Where runs go.')
+_RUNS_DIR = flags.DEFINE_string(
+  'runs_dir', str(cells_lib.RUNS), 'Where runs go.'
+)
 _DATA_DIR = flags.DEFINE_string(
   'data_dir', None, "Where the real data are; by default TFF's own cache."
 )

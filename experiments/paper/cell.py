@@ -13,6 +13,12 @@ from experiments.paper import results
 from f3ast_tff.runs import run_directory
 
 
+# Where runs are by default.
+RUNS = pathlib.PurePosixPath('runs/cells')
+# The setting that is a file of another run.
+_OF_RUN = 'server_rate_file'
+
+
 @dataclasses.dataclass(frozen=True)
 class Cell:
   """A run with a place in the grid.
@@ -141,7 +147,7 @@ class Places(NamedTuple):
     folder = self.runs / other.name
     if not grid_cell.is_whole(folder, cell.rounds):
       return None
-    flag = 'server_rate_file', str(folder / 'rounds.csv')
+    flag = _OF_RUN, str(folder / 'rounds.csv')
     return dataclasses.replace(resolved, flags=(*cell.flags, flag))
 
   def has_result(self, cell: Cell) -> bool:
@@ -180,7 +186,20 @@ class Places(NamedTuple):
     if reason:
       raise results.ResultError(f'{reason}; the run stays in {folder}')
     check_settings(cell, result)
-    results.write(self.results, result)
+    results.write(self.results, _wherever(result, self.runs))
+
+
+def _wherever(
+  result: Mapping[str, Any], runs: pathlib.Path
+) -> dict[str, Any]:
+  """Returns a result that names a run's file as if runs were in `RUNS`."""
+  settings = dict(result['settings'])
+  path = settings.get(_OF_RUN)
+  if not path:
+    return dict(result)
+  settings[_OF_RUN] = str(RUNS / pathlib.Path(path).relative_to(runs))
+  command = result['command'].replace(path, settings[_OF_RUN])
+  return {**result, 'settings': settings, 'command': command}
 
 
 def only(cells: Sequence[Cell], patterns: Sequence[str]) -> list[Cell]:

@@ -145,6 +145,25 @@ def test_a_matched_cell_waits_for_the_other(tmp_path, places):
   assert len(stub.calls) == 3  # With the one that failed.
 
 
+def test_a_result_does_not_say_where_runs_were(tmp_path, places):
+  following = _cell(
+    'fedavg',
+    variant='following',
+    match=_cell('f3ast').key,
+    is_by_round=True,
+  )
+  stub = stub_training.Stub(tmp_path)
+  # The first call leaves the run of the other, the second reads its file.
+  for cells in ([_cell('f3ast')], [_cell('f3ast'), following]):
+    assert _run(cells, places, stub) == ([], [])
+  path = results.path_of(places.results, following.key)
+  other = 'runs/cells/paper/synthetic/scarce-f3ast-seed=0/rounds.csv'
+  found = results.read(path)
+  assert found['settings']['server_rate_file'] == other
+  assert f'--server_rate_file={other}' in found['command']
+  assert str(tmp_path) not in path.read_text()
+
+
 def test_a_result_of_other_settings_is_not_taken(tmp_path, places):
   _run([_cell('f3ast')], places, stub_training.Stub(tmp_path))
   longer = cells_lib.Cell(_cell('f3ast').key, 3)
