@@ -12,7 +12,6 @@ from experiments.paper import design
 from experiments.paper import results
 from f3ast_tff.runs import run_directory
 
-
 # Where runs are by default.
 RUNS = pathlib.PurePosixPath('runs/cells')
 # The setting that is a file of another run.
