@@ -53,7 +53,8 @@ setuptools.setup(
     packages=setuptools.find_packages(include=['f3ast_tff', 'f3ast_tff.*']),
     package_data={'f3ast_tff': ['py.typed']},
     python_requires='>=3.9',
-    # For availability, communication, rates, selection, methods and theory.
+    # For availability, communication, delivery, groups, methods, rates,
+    # selection, targets, theory and traces.
     install_requires=[
         'numpy>=1.25',
         'scipy>=1.9',

@@ -103,5 +103,27 @@ def test_the_tests_for_the_wheel_need_the_package_only(try_wheel):
       assert not imports, file
 
 
+# Nothing that the first of the two environments lacks can be imported.
+_COLLECT = """
+import sys
+for name in 'tensorflow tensorflow_federated pandas matplotlib tqdm absl'.split():
+  sys.modules[name] = None
+import pytest
+sys.exit(pytest.main(sys.argv[1:]))
+"""
+
+
+def test_the_first_tests_for_the_wheel_need_numpy_and_scipy_only(try_wheel):
+  options = ['--collect-only', '-q', '-n', '0', '-p', 'no:cacheprovider']
+  done = subprocess.run(
+    [sys.executable, '-c', _COLLECT, *options, *try_wheel.NUMPY_TESTS],
+    cwd=_TOOLS.parent,
+    capture_output=True,
+    text=True,
+    timeout=60,
+  )
+  assert done.returncode == 0, done.stdout[-2000:]
+
+
 if __name__ == '__main__':
   sys.exit(pytest.main([__file__, *sys.argv[1:]]))
