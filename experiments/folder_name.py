@@ -22,6 +22,8 @@ _ALWAYS = (
   'avail',
   'seed',
 )
+# Numbers that the name of the method may hold, rounded.
+_ROUNDED = ('proximal', 'weight_cap', 'sum_cap')
 _LONGEST = 120  # File systems take 255 bytes.
 # With a `=` in a value, or other characters in place of some, two runs could
 # have one name.
@@ -43,15 +45,20 @@ def of(settings: Mapping[str, Any], given: Collection[str]) -> str:
   name = '-'.join([
     method,
     avail,
-    *(f'{name}={settings[name]}' for name in others),
+    *(
+      f'{name}={settings[name]}'
+      for name in others
+      if f'-{name}=' not in method
+    ),
     f'seed={settings["seed"]}',
   ])
-  proximal = settings.get('proximal', 0.0)
+  rounded = [settings.get(name) or 0.0 for name in _ROUNDED]
   values = [avail, *(str(settings[name]) for name in others)]
   if (
     len(name) <= _LONGEST
     and all(map(_VALUE.fullmatch, values))
-    and float(f'{proximal:g}') == proximal  # As `method_name` writes it.
+    # As `method_name` writes them.
+    and all(float(f'{number:g}') == number for number in rounded)
   ):
     return name
   told = {name: settings.get(name) for name in (*_ALWAYS, *others)}

@@ -568,22 +568,46 @@ def method_name(settings: Mapping[str, Any]) -> str:
     settings: The settings of a run, as in its `config.json`.
 
   Returns:
-    The name of a preset where all that makes up the method is as there;
-    otherwise the names of its parts.
+    The name of the algorithm that the run is, or that has the same selection,
+    optimizer and method; otherwise the names of these. What differs from that
+    is appended, e.g. `f3ast-sum_cap=1`.
   """
   name = settings['algorithm']
-  if name not in methods.ALGORITHMS:  # The run's --add has it.
-    return name
-  parts = ('selection', 'server_optimizer', 'method')
+  # One that is not there comes from the run's --add; what it replaced of it is
+  # not known.
+  own = methods.ALGORITHMS.get(name, methods.Algorithm('', ''))
+  run = own._replace(**{
+    field: settings[field]
+    for field in own._fields
+    if settings.get(field) is not None
+  })
 
-  def of(algorithm: methods.Algorithm) -> list[str]:
-    return [getattr(algorithm, part) for part in parts]
+  def changes(algorithm: methods.Algorithm) -> list[str]:
+    return [
+      _as_named(field, getattr(run, field))
+      for field in ('rate_step', 'sum_cap')
+      if getattr(run, field) != getattr(algorithm, field)
+    ]
 
-  preset = of(methods.ALGORITHMS[name])
-  chosen = [settings.get(p) or own for p, own in zip(parts, preset)]
-  if chosen != preset:
-    alike = [a for a, made_of in methods.ALGORITHMS.items()
-             if of(made_of) == chosen]
-    name = alike[0] if alike else '-'.join(p for p in chosen if p != 'none')
-  proximal = settings.get('proximal', 0.0)
-  return name + (f'-proximal={proximal:g}' if proximal else '')
+  alike = {
+    other: changes(made_of)
+    for other, made_of in methods.ALGORITHMS.items()
+    if made_of[:3] == run[:3]
+  }
+  if name not in methods.ALGORITHMS:
+    alike = {name: changes(own)}
+  elif not alike:
+    parts = '-'.join(part for part in run[:3] if part != 'none')
+    alike = {parts: changes(methods.Algorithm(*run[:3]))}
+  if alike.get(name) != []:
+    # The same for the same run, whichever algorithm it was made from.
+    name = min(alike, key=lambda other: len(alike[other]))
+  extra = alike[name]
+  for field in ('weight_cap', 'proximal'):
+    if settings.get(field):
+      extra.append(_as_named(field, settings[field]))
+  return '-'.join([name, *extra])
+
+
+def _as_named(name: str, value: Any) -> str:
+  return f'{name}={value:g}' if isinstance(value, float) else f'{name}={value}'

@@ -38,6 +38,12 @@ def _name(given=(), **changes):
       'seed=3',
     ),
     ({'server_optimizer': 'yogi'}, 'f3ast-yogi-uneven-seed=3'),
+    ({'sum_cap': 1.5, 'beta': 0.5}, 'f3ast-sum_cap=1.5-uneven-beta=0.5-seed=3'),
+    # As f3ast_safe, but its algorithm is another flag: another name.
+    (
+      {'rate_step': 'annealed:10', 'sum_cap': 1.0},
+      'f3ast_safe-uneven-rate_step=annealed:10-sum_cap=1.0-seed=3',
+    ),
   ],
 )
 def test_few_flags_are_all_in_the_name(changes, name):
@@ -63,6 +69,9 @@ _CHANGES = st.fixed_dictionaries(
   optional={
     'selection': st.sampled_from(['f3ast', 'uniform']),
     'proximal': st.floats(0, 1),
+    'weight_cap': st.floats(0, 1, exclude_min=True),
+    'sum_cap': st.floats(0, 1, exclude_min=True),
+    'rate_step': st.sampled_from(['annealed:10', 'annealed:2']),
     'avail': st.sampled_from(['always', 'scarce']),
     'clients_per_round': _TEXT,
     'beta': st.floats(0, 1),
@@ -76,6 +85,7 @@ _CHANGES = st.fixed_dictionaries(
 @hypothesis.settings(max_examples=300)
 @hypothesis.given(_CHANGES, _CHANGES)
 @hypothesis.example({'proximal': 0.1}, {'proximal': 0.10000001})
+@hypothesis.example({'sum_cap': 0.1}, {'sum_cap': 0.10000001})
 @hypothesis.example({'server_rate_file': 'a/b'}, {'server_rate_file': 'a_b'})
 @hypothesis.example(
   {'clients_per_round': '3-beta=0.5'}, {'clients_per_round': '3', 'beta': 0.5}

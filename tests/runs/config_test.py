@@ -69,6 +69,39 @@ def test_parts_of_an_algorithm_can_be_replaced():
       'fedavg_with_replacement',
     ),
     ({'algorithm': 'fedadam_with_replacement'}, 'fedadam_with_replacement'),
+    ({'algorithm': 'f3ast_safe'}, 'f3ast_safe'),
+    (
+      {'algorithm': 'f3ast', 'rate_step': 'annealed:10', 'sum_cap': 1.0},
+      'f3ast_safe',
+    ),
+    (
+      {'algorithm': 'f3ast_safe', 'server_optimizer': 'adam'},
+      'f3ast_adam-rate_step=annealed:10-sum_cap=1',
+    ),
+    (
+      {'algorithm': 'f3ast_safe', 'rate_step': 'constant', 'sum_cap': 0.0},
+      'f3ast',
+    ),
+    # One run, made in two ways.
+    (
+      {'algorithm': 'f3ast', 'rate_step': 'annealed:10'},
+      'f3ast-rate_step=annealed:10',
+    ),
+    (
+      {'algorithm': 'f3ast_safe', 'sum_cap': 0.0},
+      'f3ast-rate_step=annealed:10',
+    ),
+    (
+      {'algorithm': 'fedavg', 'selection': 'uniform', 'sum_cap': 0.5},
+      'uniform-sgd-sum_cap=0.5',
+    ),
+    ({'algorithm': 'scaffold', 'sum_cap': 1.0}, 'scaffold-sum_cap=1'),
+    (
+      {'algorithm': 'f3ast', 'weight_cap': 2.0, 'proximal': 0.1},
+      'f3ast-weight_cap=2-proximal=0.1',
+    ),
+    # From a file that this program was not given.
+    ({'algorithm': 'mine', 'sum_cap': 1.0}, 'mine-sum_cap=1'),
   ],
 )
 def test_methods_are_called_by_what_they_are(settings, name):

@@ -106,7 +106,7 @@ def test_the_tests_for_the_wheel_need_the_package_only(try_wheel):
 # Nothing that the first of the two environments lacks can be imported.
 _COLLECT = """
 import sys
-for name in 'tensorflow tensorflow_federated pandas matplotlib tqdm absl'.split():
+for name in 'tensorflow', 'tensorflow_federated', 'pandas', 'tqdm', 'absl':
   sys.modules[name] = None
 import pytest
 sys.exit(pytest.main(sys.argv[1:]))

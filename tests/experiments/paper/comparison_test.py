@@ -90,6 +90,30 @@ def test_runs_under_other_conditions_are_not_taken_for_a_pair(tmp_path):
   )
 
 
+def test_what_makes_up_a_method_is_not_named_again(tmp_path):
+  plain = {
+    'method': 'none', 'rate_step': 'constant', 'sum_cap': 0.0, 'weight_cap': 0.0
+  }
+  of = {
+    'fedavg': plain,
+    'f3ast': plain,
+    'scaffold': {**plain, 'method': 'scaffold'},
+    'f3ast_safe': {**plain, 'rate_step': 'annealed:10', 'sum_cap': 1.0},
+  }
+  accuracy = [0, 0, 0.5, 0.5]
+  runs = [
+    _run(tmp_path / name, name, 0, accuracy, 1.0, **settings)
+    for name, settings in of.items()
+  ]
+  table = comparison.table(comparison.load(runs))
+  assert set(table.index) == set(of)
+  # The same name, but not alike.
+  changed = {**plain, 'sum_cap': 2.0, 'weight_cap': 3.0}
+  runs.append(_run(tmp_path / 'e', 'f3ast', 0, accuracy, 1.0, **changed))
+  labels = set(comparison.table(comparison.load(runs)).index)
+  assert labels - set(of) == {'f3ast-sum_cap=2-weight_cap=3'}
+
+
 def test_options_that_older_runs_do_not_name_were_off(tmp_path):
   runs = [
     _run(tmp_path / 'a', 'fedavg', 0, [0, 0, 0.5, 0.7], 1.0),
