@@ -4,7 +4,7 @@ python -m experiments.rates --output_dir=rates
 
 The theorem on rates says that r(t) comes as near to the best rates r* as one
 likes if beta is small and t large. Here N clients have the shares p of
-Synthetic(1,1), F3AST starts at r(0) = K p, and r* is exact, from
+Synthetic(1,1), F3AST starts at the default r(0), and r* is exact, from
 `optimal_rates`. Writes, for each availability model,
 
   rates.csv           the distance from r* over rounds, for each beta

@@ -1,9 +1,17 @@
 """The paper's grid: its methods, models and data, and what we vary next to it.
 
 Seeds and conditions were fixed here before the grid was run. Three seeds of
-Home-devices on Synthetic had been seen by then, and two controls were added
-that the first results asked for: `MATCHED_TO_P` and `FASTER_BETA`; so were
-`LONGER` on Shakespeare and `SETTLED` and `SETTLED_SMALL` on Synthetic.
+Home-devices on Synthetic had been seen by then. Added after the first results
+had been seen:
+
+- the baselines that draw with replacement, `fedavg_with_replacement` and
+  `fedadam_with_replacement`; and `SAFE`;
+- r(0) at the tie point of the H in use instead of K p, which is `KP` now;
+- five seeds of the released code's protocol;
+- controls: `MATCHED_TO_P`, `FASTER_BETA`, `FOLLOWING`, `FOLLOWING_RELEASED`,
+  `LOCAL_STEPS` and, on Shakespeare, `BY_BATCHES`;
+- other lengths and sizes: `LONGER` on Shakespeare, `SETTLED` and
+  `SETTLED_SMALL` on Synthetic, `FEW_GROUPS` on CIFAR-100.
 """
 
 from collections.abc import Mapping, Sequence
