@@ -13,6 +13,7 @@ from f3ast_tff import availability
 from f3ast_tff import delivery as delivery_lib
 from f3ast_tff import methods
 from f3ast_tff import selection
+from f3ast_tff.methods import ca_fed
 
 
 def _selector(p, k, d, policy='f3ast', beta=0.001, **options):
@@ -27,19 +28,24 @@ def _selector(p, k, d, policy='f3ast', beta=0.001, **options):
 def test_rates_step_by_delivery_or_by_selection():
   # Worked by hand: beta = .1, r = (.5, .5); both are selected and the first
   # delivers; then the second is selected and delivers.
-  steps = [([0, 1], [1]), ([1], [])]
+  selected = {1: [0, 1], 2: [1]}
   expected = {
     delivery_lib.SELECTED: [(0.55, 0.55), (0.495, 0.595)],
     delivery_lib.DELIVERED: [(0.55, 0.45), (0.495, 0.505)],
   }
   for counts, rates in expected.items():
-    selector = _selector([0.5, 0.5], 2, [1, 0.5], beta=0.1, rates_count=counts)
+    selector = dataclasses.replace(
+      _selector([0.5, 0.5], 2, [1, 1], beta=0.1, rates_count=counts,
+                stays=lambda t: np.array([True, t == 2])),
+      policy=lambda s, rng: selection.with_equal_weights(
+        np.array(selected[s.round_num])
+      ),
+    )
     r = np.array([0.5, 0.5])
-    for (selected, lost), wanted in zip(steps, rates):
-      if counts == delivery_lib.DELIVERED:
-        selected = [k for k in selected if k not in lost]
-      cohort = selection.Cohort(np.array(selected), np.ones(len(selected)))
-      r = selector.next_rates(r, cohort)
+    for t, wanted in enumerate(rates, 1):
+      found = selector.select(t, r)
+      assert found.lost.tolist() == ([1] if t == 1 else [])
+      r = selector.next_rates(r, found.cohort)
       np.testing.assert_allclose(r, wanted)
 
 
@@ -139,6 +145,28 @@ def test_intervals_of_fedau_make_up_for_what_is_lost(counts):
   for _, _, cohort, _ in selector.simulate(4000):
     np.add.at(total, cohort.clients, cohort.weights)
   np.testing.assert_allclose(total / 4000, p, rtol=0.1)
+
+
+@pytest.mark.parametrize('counts', delivery_lib.COUNTS)
+def test_weights_of_ca_fed_do_not_go_to_others(counts):
+  # p_k / pi_k by hand. Client 2 does not stay in even rounds.
+  pi = np.array([0.8, 0.5, 0.02])
+  selector = dataclasses.replace(
+    _selector([0.5, 0.3, 0.2], 3, np.ones(3), 'uniform', rates_count=counts,
+              stays=lambda t: np.array([True, True, t % 2 == 1])),
+    method=ca_fed.build(lambda round_num: pi),
+  )
+  for t, expected in ((1, [0.625, 0.6, 10]), (2, [0.625, 0.6, 0])):
+    clients, weights = selector.select(t, selector.initial_rates, _ones).cohort
+    found = np.zeros(3)
+    found[clients] = weights
+    np.testing.assert_allclose(found, expected)
+  # It keeps the weights of FedAvg, which are those of a mean.
+  mean = dataclasses.replace(
+    selector, policy=methods.POLICIES['proportional']
+  )
+  weights = mean.select(2, mean.initial_rates, _ones).cohort.weights
+  np.testing.assert_allclose(weights[:2], [0.5, 0.5])
 
 
 @pytest.mark.parametrize('counts', delivery_lib.COUNTS)

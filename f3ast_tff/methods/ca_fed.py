@@ -115,6 +115,8 @@ def build(
   """
 
   def wrap(policy: selection.Policy) -> selection.Policy:
+    has_own_weights = policy is uniform.select
+
     def select(
       s: selection.Situation, rng: np.random.Generator
     ) -> selection.Cohort:
@@ -125,13 +127,15 @@ def build(
       out = excluded(s.p, _losses(s), chances, lambdas)
       left = s.available & ~out
       cohort = policy(s._replace(available=left), rng)
-      if policy is not uniform.select:
+      if not has_own_weights:
         return cohort
       clients = cohort.clients
       taken = np.count_nonzero(left) / max(1, clients.size)
       return selection.Cohort(clients, taken * s.p[clients] / chances[clients])
 
-    return selection.needs_losses(selection.like(policy, select))
+    return selection.needs_losses(
+      selection.like(policy, select, is_mean=not has_own_weights)
+    )
 
   def next_kept(
     s: selection.Situation, cohort: selection.Cohort
