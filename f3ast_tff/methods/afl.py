@@ -13,8 +13,8 @@ import numpy as np
 from f3ast_tff import rates
 from f3ast_tff import selection
 
-# The least lambda_k, as a multiple of 1 / N: who is at 0 is never selected and
-# would never come back.
+# The least lambda_k of who has p_k > 0, as a multiple of 1 / the number of
+# these: who is at 0 is never selected and would never come back.
 _FLOOR = 0.1
 
 
@@ -28,8 +28,15 @@ def project(x: np.ndarray, floor: float = 0.0) -> np.ndarray:
   return floor + np.maximum(x - floor + shifts[last], 0)
 
 
+def _kept(shares: np.ndarray, p: np.ndarray) -> dict[str, np.ndarray]:
+  """Returns lambda nearest to shares; who has no p_k has none of it."""
+  has, kept = p > 0, np.zeros(p.size)
+  kept[has] = project(shares[has], _FLOOR / np.count_nonzero(has))
+  return {'shares': kept}
+
+
 def _initial(p: np.ndarray) -> dict[str, np.ndarray]:
-  return {'shares': project(p, _FLOOR / p.size)}
+  return _kept(p, p)
 
 
 def _rates_of(s: selection.Situation, clients: np.ndarray) -> np.ndarray:
@@ -74,7 +81,7 @@ def build(learning_rate: float = 0.0001) -> selection.Method:
     if clients.size:
       losses = np.nan_to_num(s.losses_of(clients), posinf=0, neginf=0)
       shares[clients] += learning_rate * losses / _rates_of(s, clients)
-    return {'shares': project(shares, _FLOOR / shares.size)}
+    return _kept(shares, s.p)
 
   return selection.Method(
     wrap=_aim_at_shares, initial=_initial, next=next_kept

@@ -91,6 +91,26 @@ def test_ca_fed_is_told_the_probabilities_of_the_round():
     kept = found.kept
 
 
+def test_afl_gives_nothing_to_clients_that_the_objective_leaves_out():
+  # All take part in every round, so that r = 1: the step goes to (.6, .8), and
+  # the nearest shares are .2 less each.
+  for policy, selected in (('uniform', [0, 1, 2]), ('proportional', [0, 1])):
+    selector = methods.build_selector(
+      [0.5, 0.5, 0], 'always', 3, policy=policy, rate_init='uniform',
+      method='afl:0.1',
+    )
+    shares = selector.initial_kept['shares']
+    np.testing.assert_array_equal(shares, [0.5, 0.5, 0])
+    found = selector.select(
+      1, selector.initial_rates, lambda some: np.array([1.0, 3, 7])[some]
+    )
+    assert found.cohort.clients.tolist() == selected
+    np.testing.assert_allclose(found.cohort.weights[:2], [0.5, 0.5])
+    assert not found.cohort.weights[2:].any()
+    np.testing.assert_allclose(found.kept['shares'], [0.4, 0.6, 0], atol=1e-12)
+    assert found.kept['shares'][2] == 0
+
+
 def test_what_is_built_is_what_was_asked_for():
   constraint = communication.Schedule((2, 1))
   model = availability.smartphones(3, seed=9)
