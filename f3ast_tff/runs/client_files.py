@@ -54,7 +54,7 @@ def read(flag: str, name: str, num_clients: int) -> list[str]:
   """
   column = COLUMNS[flag]
   try:
-    text = _content(flag, name).decode()
+    text = _content(flag, name).decode('utf-8-sig')
     table = csv.DictReader(io.StringIO(text, newline=''))
     header, rows = table.fieldnames or (), list(table)
   except (UnicodeDecodeError, csv.Error) as error:

@@ -66,7 +66,8 @@ def read(name: str, num_rounds: int) -> ServerRateFactors:
     raise error('is not a file')
   try:
     content = path.read_bytes()
-    table = csv.DictReader(io.StringIO(content.decode(), newline=''))
+    text = content.decode('utf-8-sig')
+    table = csv.DictReader(io.StringIO(text, newline=''))
     header, rows = table.fieldnames or (), list(table)
   except (OSError, ValueError, csv.Error) as reason:
     raise error(f'cannot be read ({reason})') from reason

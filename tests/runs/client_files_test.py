@@ -25,6 +25,7 @@ def _write(folder, text):
     # In any order, among other columns, with other ends of lines.
     'group,size,client\r\na,1,2\r\nb c,2,1\r\na,3,0\r\n',
     'client,group\n"0","a"\n1,b c\n2,a',
+    '\ufeffclient,group\n0,a\n1,b c\n2,a\n',  # As spreadsheets begin it.
   ],
 )
 def test_groups_by_hand(text, tmp_path):

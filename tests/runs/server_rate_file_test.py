@@ -24,6 +24,8 @@ def _write(folder, text):
   'text, expected',
   [
     ('round,factor\n1,2\n2,0.5\n3,0\n', [2, 0.5, 0]),
+    # As spreadsheets begin it.
+    ('\ufeffround,factor\n1,2\n2,0.5\n3,0\n', [2, 0.5, 0]),
     # As a run writes it; rounds beyond the last do not matter.
     (
       'round,available,sum_of_weights,clients\n1,9,1.25,4 7\n2,0,0.0,\n'
