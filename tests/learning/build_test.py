@@ -1,6 +1,7 @@
 """Tests of `build`: how clients train, and the losses that are queried."""
 
 import dataclasses
+import functools
 import sys
 
 import numpy as np
@@ -12,6 +13,7 @@ import f3ast_tff
 from f3ast_tff import availability
 from f3ast_tff import selection
 from f3ast_tff.learning import shards
+from f3ast_tff.learning import vector_training
 from tests import linear
 from tests import slow
 
@@ -121,6 +123,31 @@ def test_availability_by_name_is_the_papers_model():
     np.testing.assert_array_equal(selector.availability(t), model(t))
   with pytest.raises(ValueError, match='always, scarce, home_devices'):
     f3ast_tff.build_selector(linear.P, 'sometimes', 2)
+
+
+def test_vectors_of_a_round_are_of_no_more_clients_than_there_are(monkeypatch):
+  found = []
+  monkeypatch.setattr(
+    vector_training,
+    'build',
+    functools.partial(_with_slots, vector_training.build, found),
+  )
+  for k in (2, 200_000):
+    training = linear.build(method='mifa', clients_per_round=k)
+    state, _ = training.next(training.initialize(), 1)
+  # Every client trains, and p_k v_k is what it adds.
+  np.testing.assert_allclose(
+    linear.weights_of(state),
+    np.tensordot(linear.P, linear.updates(), 1)[:, None],
+    rtol=1e-4,
+    atol=1e-6,
+  )
+  assert found == [2, 4]
+
+
+def _with_slots(build, found, *arguments, **options):
+  found.append(options['num_slots'])
+  return build(*arguments, **options)
 
 
 def test_an_aggregator_sees_each_client_and_nobody_else():
