@@ -17,7 +17,6 @@ from typing import NamedTuple
 from absl import flags
 
 from f3ast_tff import methods
-from f3ast_tff.runs import config as config_lib
 
 FLAG = 'add'
 
@@ -101,11 +100,4 @@ def _execute(path: pathlib.Path, content: bytes) -> Added:
       f'The file of {FLAG}, {path}, registers no method; call '
       'methods.register(NAME, POLICY) in it.'
     )
-  for each in names:
-    optimizer = methods.ALGORITHMS[each].server_optimizer
-    if optimizer not in config_lib.SERVER_OPTIMIZERS:
-      raise ValueError(
-        f'The server optimizer of {each} must be one of '
-        f'{", ".join(config_lib.SERVER_OPTIMIZERS)}, but it is {optimizer!r}.'
-      )
   return Added(path.name, hashlib.sha256(content).hexdigest(), names)

@@ -26,6 +26,7 @@ from f3ast_tff import randomness
 DELIVERED = 'delivered'
 SELECTED = 'selected'
 COUNTS = (DELIVERED, SELECTED)
+MOST_OVER_SELECTION = 100  # More is a slip of the pen.
 
 
 class Given(NamedTuple):
@@ -109,9 +110,10 @@ class Delivery:
         'The probabilities to deliver must be in (0, 1], one for each client, '
         'but they are not.'
       )
-    if not 1 <= self.over_selection < math.inf:
+    if not 1 <= self.over_selection <= MOST_OVER_SELECTION:
       raise ValueError(
-        f'over_selection must be at least 1, but it is {self.over_selection}.'
+        'over_selection must be at least 1 and at most '
+        f'{MOST_OVER_SELECTION}, but it is {self.over_selection}.'
       )
     if self.rates_count not in COUNTS:
       raise ValueError(

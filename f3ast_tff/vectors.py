@@ -20,6 +20,11 @@ from collections.abc import Callable
 import dataclasses
 from typing import Any
 
+# How many tables of all clients' vectors a run in memory needs at most: a round
+# makes a new one of the old, whose place TensorFlow does not give back at once,
+# and a checkpoint its content. Runs on Shakespeare needed up to 5.3.
+TABLES_IN_MEMORY = 6
+
 # All are tensors of the same shape: the model w, a client's vector `own`, the
 # server's vector `server`, a gradient, a sum, and the like.
 Function = Callable[..., Any]
@@ -42,6 +47,8 @@ class Vectors:
     stored: Maps (own after training, w after the round) to what is kept.
     begins_with_model: Whether clients' vectors begin as the first w; else as 0.
     moves_alone: Whether the model moves in rounds in which nobody takes part.
+    replaces_sum: Whether Delta is none of updates with the selection's weights,
+      so that caps on these bound nothing.
     needs_sgd: Whether the server's step must be that of SGD at rate 1, because
       Delta is no sum of updates.
   """
@@ -55,4 +62,5 @@ class Vectors:
   stored: Function = lambda after, w: after
   begins_with_model: bool = False
   moves_alone: bool = False
+  replaces_sum: bool = False
   needs_sgd: bool = False

@@ -298,6 +298,7 @@ def test_a_mean_is_over_those_who_deliver(policy, total, counts):
     ({'probabilities': np.array([0.5, 0.0])}, r'must be in \(0, 1\]'),
     ({'probabilities': np.array([0.5, np.nan])}, r'must be in \(0, 1\]'),
     ({'probabilities': np.ones(2), 'over_selection': 0.5}, 'at least 1'),
+    ({'probabilities': np.ones(2), 'over_selection': 1e308}, 'at most 100'),
     ({'probabilities': np.ones(2), 'rates_count': 'x'}, 'delivered, selected'),
   ],
 )

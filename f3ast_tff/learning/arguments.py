@@ -197,9 +197,7 @@ def check_memory(num_clients: int, size: int) -> None:
     num_clients: N.
     size: How many numbers a vector has.
   """
-  # A round makes a new table of the old one, and a checkpoint copies it: a run
-  # on Shakespeare was seen to need 5.3 tables at most.
-  needed = 6 * 4 * num_clients * size
+  needed = vectors_lib.TABLES_IN_MEMORY * 4 * num_clients * size
   free = psutil.virtual_memory().available
   if needed > free:
     raise ArgumentError(

@@ -113,6 +113,9 @@ def parse_method(
   return METHODS[name](number)
 
 
+SERVER_OPTIMIZERS = ('sgd', 'momentum', 'adam', 'yogi', 'adagrad')
+
+
 class Algorithm(NamedTuple):
   """What makes up an algorithm, by name.
 
@@ -185,7 +188,7 @@ def register(
 
   Raises:
     ValueError: If the name is taken or cannot be one, or there is no such
-      policy or method.
+      policy, server optimizer or method. Then nothing is added.
   """
   if not (isinstance(name, str) and name.isascii() and name.isidentifier()):
     raise ValueError(
@@ -194,15 +197,21 @@ def register(
     )
   if name in (*ALGORITHMS, *POLICIES, *METHODS, FIXED_POLICY):
     raise ValueError(f'There is a method {name} already; choose another name.')
+  if not callable(policy) and policy not in POLICIES:
+    raise _unknown_policy(policy)
+  if server_optimizer not in SERVER_OPTIMIZERS:
+    raise ValueError(
+      f'The server optimizer of {name} must be one of '
+      f'{", ".join(SERVER_OPTIMIZERS)}, but it is {server_optimizer!r}.'
+    )
+  if not isinstance(method, selection.Method):
+    parse_method(method)  # Raises if there is none.
+  else:
+    METHODS[name] = functools.partial(_given, method)
+    method = name
   if callable(policy):
     POLICIES[name] = policy
     policy = name
-  elif policy not in POLICIES:
-    raise _unknown_policy(policy)
-  if isinstance(method, selection.Method):
-    METHODS[name] = functools.partial(_given, method)
-    method = name
-  parse_method(method)  # Raises if there is none.
   ALGORITHMS[name] = Algorithm(policy, server_optimizer, method)
 
 
@@ -233,6 +242,29 @@ def check_quotas(policy: Union[str, selection.Policy]) -> None:
       'Quotas of groups are kept by the selections '
       f'{", ".join(filter(keeps, POLICIES))}, or one that is marked with '
       f'@selection.keeps_quotas, but not by {name}.'
+    )
+
+
+def check_over_selection(over_selection: float) -> None:
+  """Raises a `ValueError` unless quotas can be kept with over-selection."""
+  if over_selection > 1:
+    raise ValueError(
+      'Quotas of groups are not kept where over_selection is above 1, because '
+      'who counts is drawn whatever the groups, but it is '
+      f'{over_selection:g}; leave one of them out.'
+    )
+
+
+def check_caps(
+  method: selection.Method, weight_cap: float, sum_cap: float
+) -> None:
+  """Raises a `ValueError` if caps are set on weights that bound nothing."""
+  caps = {'weight_cap': weight_cap, 'sum_cap': sum_cap}
+  is_set = [name for name, cap in caps.items() if cap]
+  if is_set and method.vectors and method.vectors.replaces_sum:
+    raise ValueError(
+      f'{" and ".join(is_set)} must be 0 with mifa and fedawe, whose steps are '
+      'no sums of weighted updates; set 0, or take another method.'
     )
 
 
@@ -346,6 +378,8 @@ def build_selector(
       'A fixed policy has fixed weights and cannot make up for updates that '
       'are not delivered; take another policy, or no delivery.'
     )
+  if quotas is not None and delivery is not None:
+    check_over_selection(delivery.over_selection)
   rates.parse_step(rate_step)
   for name, cap in (('weight_cap', weight_cap), ('sum_cap', sum_cap)):
     if not (isinstance(cap, numbers.Real) and cap >= 0):
@@ -360,6 +394,7 @@ def build_selector(
       f'method must be one of {", ".join(METHODS)}, or a selection.Method, but '
       f'it is {checks.describe(method)}.'
     )
+  check_caps(method, weight_cap, sum_cap)
   correlation = form_of_h(correlation, availability)
   rates.numerator(p, correlation)  # Raises if there is no such form.
   if quotas is not None:

@@ -57,6 +57,7 @@ def build() -> selection.Method:
       ),
       stored=lambda after, w: w,
       begins_with_model=True,
+      replaces_sum=True,
       needs_sgd=True,
     ),
   )

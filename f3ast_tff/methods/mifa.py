@@ -23,5 +23,6 @@ def build() -> selection.Method:
       state_term=lambda v, own, after: v - own,
       step=step,
       moves_alone=True,
+      replaces_sum=True,
     )
   )

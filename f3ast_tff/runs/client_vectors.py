@@ -15,14 +15,12 @@ from f3ast_tff import communication
 from f3ast_tff import delivery
 from f3ast_tff import methods
 from f3ast_tff import vector_files
+from f3ast_tff import vectors
 from f3ast_tff.runs import config as config_lib
 from f3ast_tff.runs import task as task_lib
 
 FOLDER = 'vectors'
 _MOST_IN_MEMORY = 10**8  # Bytes.
-# How many there are of a table in memory: a round makes a new one of the old,
-# whose place TensorFlow does not give back, and a checkpoint its content.
-_COPIES = 4
 _COLUMNS = 80  # Of what is printed.
 
 
@@ -64,7 +62,8 @@ def begin(
     f'{_in_words(num_bytes)} in {f"{FOLDER}/" if in_files else "memory"}'
   )
   if not in_files:
-    said += f', about {_in_words(_COPIES * num_bytes)} with copies'
+    with_copies = _in_words(vectors.TABLES_IN_MEMORY * num_bytes)
+    said += f', up to {with_copies} with copies'
   said += '.'
   print(textwrap.fill(said, _COLUMNS), flush=True)
   if not in_files:

@@ -33,7 +33,6 @@ _OTHER_SELECTIONS: dict[str, Any] = {methods.FIXED_POLICY: None}
 SELECTIONS: Collection[str] = collections.ChainMap(
   _OTHER_SELECTIONS, methods.POLICIES
 )
-SERVER_OPTIMIZERS = ('sgd', 'momentum', 'adam', 'yogi', 'adagrad')
 
 
 class LearningRates(NamedTuple):
@@ -118,7 +117,7 @@ class Config:
     None,
     METHOD,
     "The server's optimizer; by default the algorithm's.",
-    SERVER_OPTIMIZERS,
+    methods.SERVER_OPTIMIZERS,
   )
   proximal: float = _setting(
     0.0,
@@ -211,6 +210,7 @@ class Config:
     'Select so many times K_t clients; the first K_t that deliver count. With '
     '--delivery.',
     least=1,
+    most=delivery_lib.MOST_OVER_SELECTION,
   )
   rates_count: str = _setting(
     delivery_lib.DELIVERED,
@@ -453,6 +453,10 @@ class Config:
       rates.parse_step(self.rate_step)
     if self.sum_cap is not None and self.sum_cap < 0:
       raise ValueError(f'sum_cap must be at least 0, but it is {self.sum_cap}.')
+    sum_cap = self.sum_cap
+    if sum_cap is None:
+      sum_cap = methods.ALGORITHMS[self.algorithm].sum_cap
+    methods.check_caps(method, self.weight_cap, sum_cap)
     if method.vectors and self.server_rate_file:
       raise ValueError(
         f'server_rate_file is for methods whose step is a sum of updates, but '
@@ -475,6 +479,7 @@ class Config:
     if self.group_quota:
       groups_lib.parse(self.group_quota)
       methods.check_quotas(chosen)
+      methods.check_over_selection(self.over_selection)
       protocol = released.parse(self.protocol)
       if released.policy_with_departures(chosen, protocol) != chosen:
         raise ValueError(

@@ -13,6 +13,7 @@ import pytest
 
 from experiments import added
 from f3ast_tff import methods
+from f3ast_tff import selection
 from f3ast_tff.runs import config as config_lib
 from tests import programs
 
@@ -27,7 +28,7 @@ methods.register('{name}', methods.POLICIES['uniform'])
 @pytest.fixture
 def registry():
   """What tests register is gone after them."""
-  registries = methods.POLICIES, methods.ALGORITHMS
+  registries = methods.POLICIES, methods.METHODS, methods.ALGORITHMS
   before = [dict(each) for each in registries]
   yield
   for each, old in zip(registries, before):
@@ -57,6 +58,18 @@ def test_a_preset_of_what_there_is(tmp_path, registry):
     methods.register('other', 'unifrom')
   with pytest.raises(ValueError, match='letters, digits and _'):
     methods.register('a,b', 'uniform')
+
+
+def test_a_call_that_fails_adds_nothing(registry):
+  policy, own = methods.POLICIES['uniform'], selection.Method()
+  for mistake, message in (
+    ({'method': 'scafold'}, 'scaffold'),
+    ({'server_optimizer': 'lion', 'method': own}, "but it is 'lion'"),
+  ):
+    with pytest.raises(ValueError, match=message):
+      methods.register('own', policy, **mistake)
+  methods.register('own', policy, 'adam', own)
+  assert methods.ALGORITHMS['own'][:3] == ('own', 'adam', 'own')
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,8 @@ import pytest
 
 from f3ast_tff import availability
 from f3ast_tff import communication
+from f3ast_tff import delivery
+from f3ast_tff import groups
 from f3ast_tff import methods
 from f3ast_tff import rates
 from tests import situations
@@ -163,6 +165,17 @@ def test_a_text_with_parameters_names_a_model():
     ({'correlation': 'negative'}, 'Correlation must be one of'),
     ({'rate_init': 'zero'}, 'Initial rates must be one of'),
     ({'clients_per_round': -1}, 'whole number from 0'),
+    (
+      {'method': 'mifa', 'weight_cap': 0.5, 'sum_cap': 1},
+      'weight_cap and sum_cap must be 0 with mifa and fedawe',
+    ),
+    (
+      {
+        'quotas': groups.quotas('aab', '1..'),
+        'delivery': delivery.Delivery(np.ones(3), over_selection=1.5),
+      },
+      'over_selection is above 1, .* but it is 1.5',
+    ),
   ],
 )
 def test_bad_input_is_one_sentence(changes, message):

@@ -38,7 +38,7 @@ def test_memory_and_files_give_the_same(
     lines = capsys.readouterr().out.splitlines()
     assert max(map(len, lines)) <= 80
     assert '8 x 610 numbers, 19.5 kB in ' + {
-      'memory': 'memory, about 78.1 kB with copies.', 'files': 'vectors/.'
+      'memory': 'memory, up to 117.1 kB with copies.', 'files': 'vectors/.'
     }[place] in ' '.join(lines)
   _assert_same(tmp_path / 'memory', tmp_path / 'files')
   assert list((tmp_path / 'files' / 'vectors').glob('*.npy'))
@@ -73,8 +73,8 @@ def test_an_update_that_is_not_finite_changes_no_vector(
 @pytest.mark.parametrize(
   'num_clients, said',
   [
-    (100, '100 x 1,000 numbers, 400.0 kB in memory, about 1.6 MB with copies.'),
-    (25_000, '25,000 x 1,000 numbers, 100.0 MB in memory, about 400.0 MB'),
+    (100, '100 x 1,000 numbers, 400.0 kB in memory, up to 2.4 MB with copies.'),
+    (25_000, '25,000 x 1,000 numbers, 100.0 MB in memory, up to 600.0 MB'),
     (25_001, '25,001 x 1,000 numbers, 100.0 MB in vectors/.'),
     (500_000, '500,000 x 1,000 numbers, 2.0 GB in vectors/.'),
   ],

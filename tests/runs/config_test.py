@@ -183,6 +183,27 @@ def test_groups_and_targets_that_fit(changes):
       {'groups': 'labels', 'group_quota': '..2', 'protocol': 'divide_by_k'},
       'as in the paper, but protocol is divide_by_k',
     ),
+    (
+      {
+        'groups': 'blocks:2',
+        'group_quota': '1..',
+        'delivery': '0.9',
+        'over_selection': 1.3,
+      },
+      'Quotas of groups are not kept where .* but it is 1.3; leave one',
+    ),
+    (
+      {'delivery': '0.9', 'over_selection': 1e308},
+      'over_selection must be at most 100',
+    ),
+    (
+      {'algorithm': 'mifa', 'weight_cap': 0.5},
+      '^weight_cap must be 0 with mifa and fedawe',
+    ),
+    (
+      {'algorithm': 'f3ast_safe', 'method': 'fedawe'},
+      '^sum_cap must be 0 with mifa and fedawe',
+    ),
     ({'batch_size': 0}, 'at least 1'),
     ({'seed': -1}, 'at least 0'),
     ({'clients_per_round': 'schedule:0,0'}, 'nobody would ever train'),
