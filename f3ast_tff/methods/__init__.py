@@ -249,9 +249,9 @@ def check_over_selection(over_selection: float) -> None:
   """Raises a `ValueError` unless quotas can be kept with over-selection."""
   if over_selection > 1:
     raise ValueError(
-      'Quotas of groups are not kept where over_selection is above 1, because '
-      'who counts is drawn whatever the groups, but it is '
-      f'{over_selection:g}; leave one of them out.'
+      'Quotas of groups need over_selection=1, because who of more clients '
+      f'counts is drawn whatever the groups, but it is {over_selection:g}; '
+      'leave one of them out.'
     )
 
 

@@ -174,7 +174,7 @@ def test_a_text_with_parameters_names_a_model():
         'quotas': groups.quotas('aab', '1..'),
         'delivery': delivery.Delivery(np.ones(3), over_selection=1.5),
       },
-      'over_selection is above 1, .* but it is 1.5',
+      'need over_selection=1, .* but it is 1.5',
     ),
   ],
 )

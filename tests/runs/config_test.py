@@ -190,7 +190,7 @@ def test_groups_and_targets_that_fit(changes):
         'delivery': '0.9',
         'over_selection': 1.3,
       },
-      'Quotas of groups are not kept where .* but it is 1.3; leave one',
+      'Quotas of groups need over_selection=1, .* but it is 1.3; leave',
     ),
     (
       {'delivery': '0.9', 'over_selection': 1e308},
