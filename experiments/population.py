@@ -5,7 +5,6 @@ from typing import NamedTuple, Optional
 import numpy as np
 
 from experiments import theory
-from f3ast_tff import methods
 from f3ast_tff import traces
 from f3ast_tff.availability import observed
 from f3ast_tff.datasets import federated
@@ -52,7 +51,7 @@ def observe(
     The rounds.
   """
   steps = dict.fromkeys(
-    methods.SERVER_OPTIMIZERS, config_lib.LearningRates(1.0, 1.0)
+    config_lib.SERVER_OPTIMIZERS, config_lib.LearningRates(1.0, 1.0)
   )
   selector = selector_lib.build(
     config.resolve(steps),

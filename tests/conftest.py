@@ -51,7 +51,6 @@ def task():
 @pytest.fixture(scope='session')
 def make_config():
   """Makes the settings of a short run; changes are keyword arguments."""
-  from f3ast_tff import methods
   from f3ast_tff.runs import config as config_lib
 
   step_sizes = config_lib.LearningRates(0.05, 0.1, 0.001)
@@ -65,7 +64,7 @@ def make_config():
       **changes,
     }
     return config_lib.Config(**settings).resolve(
-      dict.fromkeys(methods.SERVER_OPTIMIZERS, step_sizes)
+      dict.fromkeys(config_lib.SERVER_OPTIMIZERS, step_sizes)
     )
 
   return make

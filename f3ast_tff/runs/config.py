@@ -33,6 +33,7 @@ _OTHER_SELECTIONS: dict[str, Any] = {methods.FIXED_POLICY: None}
 SELECTIONS: Collection[str] = collections.ChainMap(
   _OTHER_SELECTIONS, methods.POLICIES
 )
+SERVER_OPTIMIZERS = methods.SERVER_OPTIMIZERS
 
 
 class LearningRates(NamedTuple):
@@ -117,7 +118,7 @@ class Config:
     None,
     METHOD,
     "The server's optimizer; by default the algorithm's.",
-    methods.SERVER_OPTIMIZERS,
+    SERVER_OPTIMIZERS,
   )
   proximal: float = _setting(
     0.0,
