@@ -1,6 +1,9 @@
-"""Result files for tests: 200 rounds, tested every 50."""
+"""Results for tests: cells of 200 rounds, tested every 50; benchmarks."""
 
 import dataclasses
+import math
+
+import pandas as pd
 
 from experiments.paper import design
 
@@ -77,3 +80,27 @@ def row(tables, name, *labels):
     row for row in texts if tuple(row.values())[: len(labels)] == labels
   ]
   return found
+
+
+def benchmark(accuracies, avail='uneven'):
+  """Returns a benchmark's table of runs with these accuracies by method."""
+  return pd.DataFrame([
+    {
+      'avail': avail,
+      'method': method,
+      'seed': seed,
+      'accuracy': accuracy,
+      'loss': 1.0,
+      'user_accuracy': accuracy,
+      'sum_of_weights': 1.0,
+      'misplaced': 0.25,
+      'seconds_per_round': 0.1,
+      'peak_memory_mb': math.nan,
+      'diverged': 0,
+      'rounds': 9,
+      'revision': REVISION,
+      'command': f'train --algorithm={method}',
+    }
+    for method, of_seeds in accuracies.items()
+    for seed, accuracy in enumerate(of_seeds)
+  ])

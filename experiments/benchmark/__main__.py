@@ -22,8 +22,8 @@ models or seeds are added to what is there.
 The folder has benchmark.html, the page to read first; table.md and table.csv
 (mean, spread and rank, bias of the weights, seconds, memory); differences.csv
 (from --reference) and pairs.csv (all pairs), tested within seeds; runs.csv
-(each run); curves.png, curves.svg; and the runs. docs/benchmark.md explains
-them.
+(each run); accuracy.png and curves.png, also as .svg; curves.csv; and the runs.
+docs/benchmark.md explains them.
 """
 
 from collections.abc import Sequence
@@ -128,11 +128,12 @@ def _run(
   places, output = sweep.places, sweep.places.runs.parent
   outcome = sweeps.run(sweep, own.jobs, own.cluster)
   from experiments.benchmark import report  # Slow to import.
+  from experiments.benchmark import results
 
   if any(map(places.is_finished, sweep.runs)):
     constant = combinations_lib.label(sweep.constant)
     title = ', '.join(filter(None, [own.task, constant]))
-    found = report.results(sweep.runs, places, reference, title, command)
+    found = results.of_runs(sweep.runs, places, reference, title, command)
     print(report.write(found, output))
     if sweep.runs[0].settings.get('data_source') == 'sample':
       print('The data are a SAMPLE: this is a smoke test and not a result.')

@@ -1,6 +1,7 @@
 """Panels of curves: a line with a band for each method, one legend."""
 
 from collections.abc import Mapping
+import io
 import pathlib
 import textwrap
 from typing import Any, Optional
@@ -13,6 +14,19 @@ import pandas as pd
 from f3ast_tff.runs import summary
 
 _LEGEND_LETTERS = 90  # In a line.
+
+
+def images(picture: Any) -> dict[str, bytes]:
+  """Returns a picture as `svg` and `png`, the same on any day."""
+  files = {}
+  # Without this an SVG names its parts at random.
+  with matplotlib.rc_context({'svg.hashsalt': 'f3ast'}):
+    for ending, metadata in (('svg', {'Date': None}), ('png', None)):
+      file = io.BytesIO()
+      picture.savefig(file, format=ending, dpi=150, metadata=metadata)
+      files[ending] = file.getvalue()
+      picture.set_layout_engine('none')  # It is laid out; that takes long.
+  return files
 
 
 def save(picture: Any, path: pathlib.Path) -> None:

@@ -4,7 +4,6 @@ from collections.abc import Callable, Mapping
 import io
 from typing import Any, NamedTuple, Optional
 
-import matplotlib
 import pandas as pd
 
 from experiments.grid import plots
@@ -57,16 +56,7 @@ def images(figure: Figure) -> dict[str, bytes]:
   """Returns the picture as `png` and `svg`, the same on any day."""
   # What is drawn is what the CSV says, to the digit.
   data = pd.read_csv(io.StringIO(tables.csv_of(figure.data)))
-  files = {}
-  # Without this an SVG names its parts at random.
-  with matplotlib.rc_context({'svg.hashsalt': 'f3ast'}):
-    picture = figure.draw(data)
-    for ending, metadata in (('svg', {'Date': None}), ('png', None)):
-      file = io.BytesIO()
-      picture.savefig(file, format=ending, dpi=150, metadata=metadata)
-      files[ending] = file.getvalue()
-      picture.set_layout_engine('none')  # It is laid out; that takes long.
-  return files
+  return plots.images(figure.draw(data))
 
 
 def seeds_text(data: pd.DataFrame) -> str:

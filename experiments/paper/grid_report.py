@@ -29,7 +29,8 @@ def _files(
   places: cells_lib.Places, cells: Sequence[cells_lib.Cell]
 ) -> dict[str, bytes]:
   """Returns the files of the report; a `ResultError` if one is no result."""
-  from experiments.paper import paper_report  # Slow to import.
+  from experiments.paper import benchmark_pages  # Slow to import.
+  from experiments.paper import paper_report
 
   found = results.read_all(places.results)
   known = {cell.key: cell for cell in cells}
@@ -54,7 +55,8 @@ def _files(
         else ['server_learning_rate']
       )
   results.check_alike(found, varied)
-  return paper_report.build(found, _other_pictures())
+  pages = benchmark_pages.build(places.results.parent / 'methods')
+  return paper_report.build(found, _other_pictures(), pages)
 
 
 def write(

@@ -100,16 +100,18 @@ def _made(values: pd.DataFrame) -> str:
 def build(
   all_results: Sequence[Mapping[str, Any]],
   other_pictures: Mapping[str, bytes],
+  other_pages: Mapping[str, tuple[str, str]],
 ) -> dict[str, bytes]:
   """Returns the content of every file of the report by its name.
 
   Args:
     all_results: From `results.read_all`.
     other_pictures: SVGs made elsewhere, by caption.
+    other_pages: Title and content of pages made elsewhere, by file name.
 
   Returns:
     Tables as .md, .tex and .csv; figures as .png, .svg and their numbers as
-    .csv; `cells.csv`, `README.md` and `report.html`.
+    .csv; `cells.csv`, `README.md` and `report.html`; the other pages.
   """
   values, curves = frames.values(all_results), frames.curves(all_results)
   numbers = paper_numbers.load()
@@ -147,8 +149,10 @@ def build(
     title='F3AST: the paper next to our runs',
     svgs={f.name: pictures[f'{f.name}.svg'] for f in content['figures']},
     other_pictures=other_pictures,
+    other_pages={title: name for name, (title, _) in other_pages.items()},
     groups=list(values.sort_values('seed').groupby('group')),
   )
+  texts |= {name: page for name, (_, page) in other_pages.items()}
   files = {name: text.encode() for name, text in texts.items()} | pictures
   return dict(sorted(files.items()))
 

@@ -50,6 +50,10 @@ def test_more_methods_and_models_are_added_to_what_is_there(tmp_path, call):
   assert table['method'].tolist() == ['fedadam', 'fedavg', 'f3ast'] * 2
   differences = pd.read_csv(folder / 'differences.csv')
   assert set(differences['other']) == {'fedavg'} and len(differences) == 4
+  curves = pd.read_csv(folder / 'curves.csv')
+  assert len(curves) == 12 * 3  # Runs and rounds.
+  for name in ('accuracy', 'curves'):
+    assert (folder / f'{name}.png').read_bytes().startswith(b'\x89PNG')
   assert len(pd.read_csv(folder / 'pairs.csv')) == 2 * 3
 
 

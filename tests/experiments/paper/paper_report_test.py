@@ -18,7 +18,7 @@ def _files():
   ]
   found[0]['command'] += ' <&>'
   picture = b'<svg xmlns="http://www.w3.org/2000/svg"/>'
-  return paper_report.build(found, {'The region': picture})
+  return paper_report.build(found, {'The region': picture}, {})
 
 
 @pytest.fixture(name='page', scope='module')
@@ -146,7 +146,7 @@ def test_pictures_of_other_libraries_are_not_compared(files):
 def test_a_report_of_nothing(monkeypatch):
   pictures = {'svg': b'<svg/>', 'png': b''}
   monkeypatch.setattr(paper_report.drawing, 'images', lambda _: pictures)
-  files = paper_report.build([], {})
+  files = paper_report.build([], {}, {})
   assert b'In 0 runs we tested 0 of' in files['report.html']
   assert b'No runs yet.' in files['report.html']
   assert files['cells.csv'].count(b'\n') == 1
