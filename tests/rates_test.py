@@ -53,6 +53,26 @@ def test_weights_by_hand():
   np.testing.assert_allclose(rates.weights(_P, _R), [1, 3, 0.8])
 
 
+@pytest.mark.parametrize(
+  'q, beta, error', [(0.2, 0.01, -0.020), (0.05, 0.01, -0.098)]
+)
+def test_weights_are_a_little_small_for_rare_clients(q, beta, error):
+  """r(t) has the round in it that it weights: to first order beta (1-q)/(2q).
+
+  The errors are those of an independent simulation. With r(t-1) they would be
+  +.021 and +.115.
+  """
+  rng = np.random.default_rng(0)
+  num_clients, num_rounds = 400, 15_000
+  r, p = np.full(num_clients, q), np.full(num_clients, 1 / num_clients)
+  total = np.zeros(num_clients)
+  for _ in range(num_rounds):
+    selected = rng.random(num_clients) < q
+    r = rates.update(r, selected, beta)
+    total += selected * rates.weights(p, r)
+  assert total.sum() / num_rounds - 1 == pytest.approx(error, abs=0.004)
+
+
 def test_a_rate_of_zero_is_infinitely_urgent_unless_the_client_has_no_data():
   p, r = np.array([1.0, 0.0]), np.zeros(2)
   np.testing.assert_array_equal(rates.gradient(p, r), [-np.inf, 0])
