@@ -6,6 +6,7 @@ import math
 import pandas as pd
 
 from experiments.benchmark import statistics
+from experiments.benchmark import tables
 from f3ast_tff import wording
 
 
@@ -61,10 +62,10 @@ def _ranking(table: pd.DataFrame) -> str:
   )
   if best == worst:
     return f'All methods have the same mean rank {over}.'
+  top, bottom = tables.rank_text(best), tables.rank_text(worst)
   return (
-    f'By mean rank {over}, {first} comes first ({best:.2g} of {len(ranks)}) '
-    f'and {last} last ({worst:.2g}). Ranks ignore whether differences are '
-    'significant.'
+    f'By mean rank {over}, {first} comes first ({top} of {len(ranks)}) and '
+    f'{last} last ({bottom}). Ranks ignore whether differences are significant.'
   )
 
 

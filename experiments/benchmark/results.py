@@ -148,7 +148,7 @@ def read(folder: pathlib.Path, reference: str, title: str) -> Results:
   """
   curves = folder / 'curves.csv'
   return compare(
-    pd.read_csv(folder / 'runs.csv'),
+    pd.read_csv(folder / 'runs.csv').fillna({'revision': ''}),
     pd.read_csv(curves) if curves.exists() else pd.DataFrame(),
     reference,
     title,

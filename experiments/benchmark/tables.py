@@ -42,10 +42,17 @@ class Table(NamedTuple):
 def _p_text(p: float) -> str:
   if math.isnan(p):
     return 'no test'
-  return 'p < 0.001' if p < 0.001 else f'p = {p:.2g}'
+  if p < 0.001:
+    return 'p < 0.001'
+  # Not 0.05 for what is just below it: the verdict has to fit.
+  texts = (f'{p:.{digits}g}' for digits in range(2, 18))
+  level = statistics.LEVEL
+  text = next(each for each in texts if (float(each) < level) == (p < level))
+  return f'p = {text}'
 
 
-def _rank_text(rank: float) -> str:
+def rank_text(rank: float) -> str:
+  """Returns a rank without needless zeros."""
   return f'{rank:.2f}'.rstrip('0').rstrip('.')
 
 
@@ -79,7 +86,7 @@ def accuracy_table(found: results.Results) -> Table:
     against = verdicts.get((avail, method))
     kind = '' if against is None else against.verdict
     return Entry(
-      f'{text} ({_rank_text(row.rank)})',
+      f'{text} ({rank_text(row.rank)})',
       '' if kind == statistics.UNDECIDED else kind,
     )
 
@@ -88,7 +95,7 @@ def accuracy_table(found: results.Results) -> Table:
     [
       Entry(method),
       *(entry(avail, method) for avail in avails),
-      Entry(_rank_text(ranks[method])),
+      Entry(rank_text(ranks[method])),
     ]
     for method in ordered(table)
   ]
