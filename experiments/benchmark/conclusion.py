@@ -57,15 +57,15 @@ def _ranking(table: pd.DataFrame) -> str:
   over = 'under the one model' if num_models == 1 else (
     f'over {num_models} availability models'
   )
-  first, last = (
-    _listed(ranks.index[ranks == each].tolist()) for each in (best, worst)
-  )
   if best == worst:
     return f'All methods have the same mean rank {over}.'
+  first, last = (ranks.index[ranks == each].tolist() for each in (best, worst))
+  come = 'comes' if len(first) == 1 else 'come'
   top, bottom = tables.rank_text(best), tables.rank_text(worst)
   return (
-    f'By mean rank {over}, {first} comes first ({top} of {len(ranks)}) and '
-    f'{last} last ({bottom}). Ranks ignore whether differences are significant.'
+    f'By mean rank {over}, {_listed(first)} {come} first ({top} of '
+    f'{len(ranks)}) and {_listed(last)} last ({bottom}). Ranks ignore whether '
+    'differences are significant.'
   )
 
 

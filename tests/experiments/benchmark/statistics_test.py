@@ -127,8 +127,14 @@ def test_sentences():
     'No difference from a is significant for c.',
     'Undecided does not mean equal.',
   ]
-  assert found[4].startswith('By mean rank under the one model, a comes first')
+  assert found[4].startswith(
+    'By mean rank under the one model, a comes first (1 of 3) and c last (3).'
+  )
   assert found[5] == 'Runs diverged: 2 of 5 of b under always.'
+  table['mean_rank'] = [1.25, 1.25, 3.0]
+  assert conclusion.sentences(table, differences, 'a')[4].startswith(
+    'By mean rank under the one model, a and b come first (1.25 of 3) and c '
+  )
 
 
 if __name__ == '__main__':
