@@ -15,13 +15,13 @@ os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
 os.environ.setdefault('TF_ENABLE_ONEDNN_OPTS', '1')
 
 from absl import app
-from absl import flags
 import numpy as np
 import pandas as pd
 import tensorflow as tf
 
 from benchmarks import machine
 from experiments import cli
+from experiments import output_folder
 
 _BATCH, _PIXELS, _FILTERS, _REPEATS = 20, 6, (64, 128, 256, 512), 5
 
@@ -74,7 +74,7 @@ def main(argv: list[str]) -> None:
       **{f'{name}_ms': value for name, value in medians.items()},
       'gain': gain,
     })
-  folder = cli.here(flags.FLAGS['output_dir'].value or 'runs/benchmarks')
+  folder = cli.here(output_folder.OUTPUT_DIR.value or 'runs/benchmarks')
   folder.mkdir(parents=True, exist_ok=True)
   table = pd.DataFrame(rows)
   table.to_csv(folder / 'precision.csv', index=False, float_format='%.4g')

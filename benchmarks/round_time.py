@@ -38,6 +38,7 @@ from benchmarks import round_time_chart
 from benchmarks import tasks
 from benchmarks import timed_process
 from experiments import cli
+from experiments import output_folder
 
 _TASKS = flags.DEFINE_list(
   'tasks', ['synthetic', 'shakespeare', 'cifar100'], 'What to train.'
@@ -340,7 +341,7 @@ def main(argv: list[str]) -> None:
   del argv
   os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
   data_dir = str(cli.data_dir(_DATA_DIR.value) or '')
-  folder = cli.here(flags.FLAGS['output_dir'].value or 'runs/benchmarks')
+  folder = cli.here(output_folder.OUTPUT_DIR.value or 'runs/benchmarks')
   folder.mkdir(parents=True, exist_ok=True)
   unknown = set(_TASKS.value) - set(tasks.BATCH_SIZES)
   tables = []

@@ -29,6 +29,7 @@ from absl import flags
 import numpy as np
 
 from experiments import cli
+from experiments import output_folder
 from f3ast_tff import availability
 from f3ast_tff import methods
 from f3ast_tff import randomness
@@ -51,8 +52,6 @@ _AVAILABILITY = flags.DEFINE_enum(
   'Who is available. On trace there are as many phones as clients, up to a '
   'million, with ten intervals each in six days.',
 )
-flags.FLAGS.set_default('output_dir', 'runs/selection_scale')
-flags.declare_key_flag('output_dir')
 
 _DAY = 86_400
 _COHORTS = (10, 1000)
@@ -307,7 +306,7 @@ def _print_growth(table) -> None:
 def main(argv: Sequence[str]) -> None:
   """Measures, prints, and writes the files."""
   del argv
-  folder = cli.here(flags.FLAGS.output_dir)
+  folder = cli.here(output_folder.OUTPUT_DIR.value or 'runs/selection_scale')
   cases = _cases(_LEAST.value, _MOST.value)
   if not cases:
     cli.fail(

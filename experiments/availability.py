@@ -12,7 +12,6 @@ to, and writes
 
 from collections.abc import Sequence
 import pathlib
-import sys
 from typing import Any
 
 from absl import app
@@ -46,7 +45,6 @@ def define_flags() -> None:
   defaults = config_lib.Config(rounds=200)
   for name in _SETTINGS:
     cli.define_setting(name, defaults)
-    flags.declare_key_flag(name)
   flags.DEFINE_enum(
     'task', 'synthetic', ('synthetic', 'shakespeare', 'cifar100'),
     'Whose clients; synthetic needs no TensorFlow.',
@@ -65,10 +63,6 @@ def define_flags() -> None:
     'all_models',
     False,
     'Draw a small picture of every model, instead of --avail.',
-  )
-  flags.declare_key_flag('output_dir')
-  flags.FLAGS['output_dir'].help = (
-    'The folder for the results; by default runs/availability/AVAIL.'
   )
 
 
@@ -117,15 +111,6 @@ def _draw_all(given: Any, folder: pathlib.Path) -> None:
     print(f'{folder / name}.png')
 
 
-def _parse_flags(argv: Sequence[str]) -> list[str]:
-  if help_lib.is_asked_for(argv):
-    own = flags.FLAGS.get_key_flags_for_module(argv[0])
-    program = 'python -m experiments.availability'
-    help_lib.show(help_lib.text(program, __doc__ or '', own))
-    sys.exit(0)
-  return cli.parse_flags(argv)
-
-
 def main(argv: Sequence[str]) -> None:
   """Prints and draws a population."""
   del argv
@@ -156,4 +141,4 @@ def main(argv: Sequence[str]) -> None:
 
 if __name__ == '__main__':
   define_flags()
-  app.run(main, flags_parser=_parse_flags)
+  app.run(main, flags_parser=cli.parse_flags)

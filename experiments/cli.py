@@ -6,7 +6,6 @@ Usage errors end with one sentence and exit code 2, and nothing is overwritten.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 import contextlib
 import dataclasses
-import functools
 import gc
 import os
 import pathlib
@@ -38,39 +37,8 @@ from f3ast_tff.runs import server_rate_file
 from f3ast_tff.runs import trace_file
 from f3ast_tff.runs import trackers
 
-_OUTPUT_DIR = flags.DEFINE_string(
-  'output_dir',
-  None,
-  'The folder for the results; by default runs/TASK/ALGORITHM-AVAIL-SEED...',
-)
-_RESUME = flags.DEFINE_bool(
-  'resume',
-  False,
-  'Continue the run in --output_dir if there is one, from its checkpoint; with '
-  'a larger --rounds it becomes longer.',
-)
-_ON_DIVERGENCE = flags.DEFINE_enum(
-  'on_divergence',
-  'stop',
-  ('stop', 'continue'),
-  'What to do when losses or weights are not finite any more, a test loss is '
-  'above 1e10, or no update has been for ten rounds: stop with the last good '
-  'state, or continue.',
-)
-
-_TRACKER = flags.DEFINE_string(
-  'tracker',
-  '',
-  'Log settings and metrics to mlflow or wandb (Weights & Biases) too, or to '
-  'several, with commas; they are installed apart.',
-)
-
-flags.DEFINE_string(
-  added.FLAG,
-  '',
-  'A Python file with methods of your own. It is executed, and what it gives '
-  'to methods.register is a value of --algorithm: docs/benchmark.md.',
-)
+# What this module defines are the flags of the program that asks for them.
+flags.disclaim_key_flags()
 
 _COLUMNS = 80
 
@@ -116,24 +84,47 @@ def define_cluster(
 
 
 def define_flags(defaults: config_lib.Config) -> None:
-  """Defines a flag for each setting of `config.Config`.
+  """Defines the flags of a run, one of them for each setting.
 
   Args:
     defaults: The experiment's own defaults.
   """
-  flags.disclaim_key_flags()
   define_cluster('Train clients')
   for field in dataclasses.fields(defaults):
     define_setting(field.name, defaults)
-  for name in (
-    'output_dir',
+  # Here, because importing it defines the flag: not all programs have it.
+  from experiments import output_folder
+
+  flags.declare_key_flag(output_folder.OUTPUT_DIR.name)
+  flags.FLAGS[output_folder.OUTPUT_DIR.name].help = (
+    'The folder for the results; by default runs/TASK/ALGORITHM-AVAIL-SEED...'
+  )
+  flags.DEFINE_bool(
     'resume',
+    False,
+    'Continue the run in --output_dir if there is one, from its checkpoint; '
+    'with a larger --rounds it becomes longer.',
+  )
+  flags.DEFINE_enum(
     'on_divergence',
-    'cluster',
+    'stop',
+    ('stop', 'continue'),
+    'What to do when losses or weights are not finite any more, a test loss is '
+    'above 1e10, or no update has been for ten rounds: stop with the last good '
+    'state, or continue.',
+  )
+  flags.DEFINE_string(
     'tracker',
+    '',
+    'Log settings and metrics to mlflow or wandb (Weights & Biases) too, or to '
+    'several, with commas; they are installed apart.',
+  )
+  flags.DEFINE_string(
     added.FLAG,
-  ):
-    flags.declare_key_flag(name)
+    '',
+    'A Python file with methods of your own. It is executed, and what it gives '
+    'to methods.register is a value of --algorithm: docs/benchmark.md.',
+  )
 
 
 def define_setting(name: str, defaults: config_lib.Config) -> None:
@@ -205,7 +196,7 @@ def settings_of(
       flags.FLAGS[name].unparse()
   parse_flags([experiment.name, *arguments])
   with one_sentence(ValueError, 2):
-    trackers.parse(_TRACKER.value)
+    trackers.parse(flags.FLAGS.tracker)
     config = config_from_flags().resolve(experiment.learning_rates)
     return _settings(experiment.name, config, experiment.task_settings())
 
@@ -239,8 +230,8 @@ def data_dir(path: Optional[str]) -> Optional[pathlib.Path]:
 
 def _folder(task_name: str, settings: Mapping[str, Any]) -> pathlib.Path:
   """Returns the run's folder; relative ones are below where the user stands."""
-  if _OUTPUT_DIR.value:
-    return here(_OUTPUT_DIR.value)
+  if flags.FLAGS.output_dir:
+    return here(flags.FLAGS.output_dir)
   given = [
     name
     for name in settings
@@ -288,10 +279,34 @@ def _flag_errors() -> Iterator[None]:
     fail(f'a --flagfile is not a text file ({error}); see --help.', 2)
 
 
+def _program(argv: Sequence[str]) -> str:
+  """Returns how this program is called."""
+  spec = sys.modules['__main__'].__spec__
+  if spec is None:  # A program of the user's own.
+    return f'python {argv[0]}'
+  return f'python -m {spec.name.removesuffix(".__main__")}'
+
+
 def parse_flags_and_arguments(
-  argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS
+  argv: Sequence[str],
+  flag_values: flags.FlagValues = flags.FLAGS,
+  arguments: str = '',
 ) -> list[str]:
-  """Parses flags; a wrong one ends the program with exit code 2."""
+  """Parses flags, or prints the help and ends.
+
+  Args:
+    argv: The command line; a wrong flag ends the program with exit code 2.
+    flag_values: The flags.
+    arguments: What else the program is given, for its help.
+
+  Returns:
+    The program's name and what is no flag.
+  """
+  if flag_values is flags.FLAGS and help_lib.is_asked_for(argv):
+    program = ' '.join(filter(None, [_program(argv), arguments]))
+    what = sys.modules['__main__'].__doc__ or ''
+    help_lib.show(help_lib.text(program, what, help_lib.flags_of_program()))
+    sys.exit(0)
   with _flag_errors():
     return flag_values(list(argv))
 
@@ -321,18 +336,9 @@ def add_methods(argv: Sequence[str]) -> tuple[str, ...]:
     return added.load(here(path)).names if path else ()
 
 
-def _parse_flags_or_help(name: str, argv: Sequence[str]) -> list[str]:
-  """Parses flags, or prints the help of an experiment and ends."""
+def _parse_flags_of_run(argv: Sequence[str]) -> list[str]:
+  """Parses flags of an experiment, with the methods that --add gives."""
   add_methods(argv)
-  if help_lib.is_asked_for(argv):
-    what = sys.modules['__main__'].__doc__ or ''
-    some_flags = help_lib.flags_of_program()
-    program = f'python -m experiments.{name}'
-    here_, there = (pathlib.Path(f).resolve() for f in (__file__, argv[0]))
-    if here_.parent != there.parent:
-      program = f'python {argv[0]}'  # A program of the user's own.
-    help_lib.show(help_lib.text(program, what, some_flags))
-    sys.exit(0)
   return parse_flags(argv)
 
 
@@ -368,13 +374,13 @@ def run(
     with one_sentence(ValueError, 2):
       if flags.FLAGS.cluster:
         connection.check(flags.FLAGS.cluster)
-      tracker_names = trackers.parse(_TRACKER.value)
+      tracker_names = trackers.parse(flags.FLAGS.tracker)
       config = config_from_flags().resolve(learning_rates)
       settings = _settings(name, config, task_settings())
     before_tensorflow(verbose, config.threads_per_client)
     folder = _folder(name, settings)
     with one_sentence(run_directory.RunDirectoryError, 2):
-      with run_directory.claim(folder, settings, _RESUME.value):
+      with run_directory.claim(folder, settings, flags.FLAGS.resume):
         interrupts.advise(f'--resume continues {folder}.')
         try:
           with _temporary_files_in(folder / run_directory.TEMPORARY):
@@ -395,7 +401,7 @@ def run(
   interrupts.install()
   interrupts.advise('the same command with --resume continues.')
   app.run(
-    main, flags_parser=functools.partial(_parse_flags_or_help, name)
+    main, flags_parser=_parse_flags_of_run
   )
 
 
@@ -511,7 +517,7 @@ def _train(
         config,
         task,
         folder,
-        _ON_DIVERGENCE.value == 'stop',
+        flags.FLAGS.on_divergence == 'stop',
         cluster,
         managers,
       )

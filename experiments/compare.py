@@ -4,15 +4,13 @@ For example: python -m experiments.compare runs/synthetic/* --output=curves
 """
 
 from collections.abc import Sequence
-import pathlib
+import functools
 import re
-import sys
 
 from absl import app
 from absl import flags
 
 from experiments import cli
-from experiments import help as help_lib
 from f3ast_tff.runs import run_directory
 
 _OUTPUT = flags.DEFINE_string(
@@ -47,8 +45,10 @@ def main(argv: Sequence[str]) -> None:
         f'There is no folder {output.parent} for the picture; make it, or name '
         'another --output.'
       )
+    from experiments.paper import comparison  # Slow to import.
+
     try:
-      print(report(folders, _TITLE.value, output))
+      print(comparison.report(folders, _TITLE.value, output))
       print(f'The picture is {output}.png, and the same as {output}.svg.')
     except OSError as error:
       cli.fail(
@@ -58,36 +58,10 @@ def main(argv: Sequence[str]) -> None:
       )
 
 
-def report(
-  folders: Sequence[pathlib.Path], title: str, output: pathlib.Path
-) -> str:
-  """Draws the curves of finished runs and returns their table.
-
-  Args:
-    folders: The folders of the runs.
-    title: Above the picture.
-    output: The picture, without ending.
-
-  Returns:
-    The table as Markdown, and the differences paired by seed.
-  """
-  from experiments.paper import comparison  # Slow to import.
-
-  metrics = comparison.load(folders)
-  comparison.draw(metrics, title, output)
-  table = comparison.markdown(comparison.table(metrics))
-  return '\n'.join([table, *comparison.differences(metrics), ''])
-
-
-def _parse_flags(argv: Sequence[str]) -> list[str]:
-  """Parses flags and folders, or prints the help and ends."""
-  if help_lib.is_asked_for(argv):
-    usage = 'python -m experiments.compare FOLDER ...'
-    own = [flags.FLAGS['output'], flags.FLAGS['title']]
-    help_lib.show(help_lib.text(usage, __doc__ or '', own))
-    sys.exit(0)
-  return cli.parse_flags_and_arguments(argv)
-
-
 if __name__ == '__main__':
-  app.run(main, flags_parser=_parse_flags)
+  app.run(
+    main,
+    flags_parser=functools.partial(
+      cli.parse_flags_and_arguments, arguments='FOLDER ...'
+    ),
+  )

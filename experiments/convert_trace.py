@@ -8,6 +8,7 @@ file to write is packed if its name ends in .xz or .gz, and must not exist yet.
 """
 
 from collections.abc import Callable, Sequence
+import functools
 import gzip
 import io
 import json
@@ -162,4 +163,9 @@ def main(argv: Sequence[str]) -> None:
 
 
 if __name__ == '__main__':
-  app.run(main, flags_parser=cli.parse_flags_and_arguments)
+  app.run(
+    main,
+    flags_parser=functools.partial(
+      cli.parse_flags_and_arguments, arguments='TRACE OUTPUT'
+    ),
+  )

@@ -9,6 +9,7 @@ they leave out the L2 penalty that clients train with; here it is added.
 
 from collections.abc import Callable, Mapping, Sequence
 import dataclasses
+import functools
 import pathlib
 from typing import Any, NamedTuple, Optional
 import zipfile
@@ -148,4 +149,9 @@ def main(argv: Sequence[str]) -> None:
 
 if __name__ == '__main__':
   define_flags()
-  app.run(main, flags_parser=cli.parse_flags_and_arguments)
+  app.run(
+    main,
+    flags_parser=functools.partial(
+      cli.parse_flags_and_arguments, arguments='RUN ...'
+    ),
+  )

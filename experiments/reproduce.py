@@ -18,10 +18,10 @@ from absl import app
 from absl import flags
 
 from experiments import cli
-from experiments import compare
 from experiments.grid import program
 from experiments.paper import all_cells
 from experiments.paper import cell as cells_lib
+from experiments.paper import comparison
 from experiments.paper import design
 from experiments.paper import grid_report
 from f3ast_tff import wording
@@ -77,7 +77,7 @@ def _main() -> None:
   if not program.run(cells, places, _JOBS.value, _CLUSTER.value):
     sys.exit(1)
   title = 'Synthetic(1,1), home_devices, K = 10'
-  text = compare.report(
+  text = comparison.report(
     [places.folder(cell) for cell in cells], title, output / 'curves'
   )
   print(

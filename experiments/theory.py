@@ -9,6 +9,7 @@ import numpy as np
 
 from experiments import cli
 from experiments import markdown as markdown_lib
+from experiments import output_folder
 from f3ast_tff import availability
 from f3ast_tff import communication
 from f3ast_tff import randomness
@@ -143,7 +144,7 @@ def output_dirs(default: str) -> tuple[pathlib.Path, pathlib.Path]:
   Raises:
     ValueError: If they cannot be made.
   """
-  tables = cli.here(flags.FLAGS['output_dir'].value or default)
+  tables = cli.here(output_folder.OUTPUT_DIR.value or default)
   pictures = cli.here(_PICTURE_DIR.value) if _PICTURE_DIR.value else tables
   for folder in (tables, pictures):
     try:

@@ -72,6 +72,9 @@ def run(command, stdout=subprocess.PIPE):
 
 def make_venv():
   """Makes an empty environment in place of whatever is in `.venv`."""
+  if VENV.is_symlink():
+    fail(f'.venv is a link to {os.readlink(VENV)}, whose files would be '
+         'deleted: remove the link and run `make setup` again.')
   # This may run in the environment about to be deleted: use its base Python.
   base = pathlib.Path(sys.base_prefix, 'bin', 'python' + VERSION)
   python = base if base.exists() else sys.executable

@@ -133,7 +133,9 @@ def _run(
   if any(map(places.is_finished, sweep.runs)):
     constant = combinations_lib.label(sweep.constant)
     title = ', '.join(filter(None, [own.task, constant]))
-    found = results.of_runs(sweep.runs, places, reference, title, command)
+    found = results.of_runs(
+      own.task, sweep.runs, places, reference, title, command
+    )
     print(report.write(found, output))
     if sweep.runs[0].settings.get('data_source') == 'sample':
       print('The data are a SAMPLE: this is a smoke test and not a result.')
@@ -147,7 +149,7 @@ def main(argv: Sequence[str]) -> None:
   """Runs the benchmark."""
   task = sweeps.task_of(argv, _TASK) or _TASK
   if help_lib.is_asked_for(argv) or '--helpfull' in argv:
-    print(_help(task))
+    help_lib.show(_help(task))
     return
   cli.add_methods(argv)
   own = _own_flags()

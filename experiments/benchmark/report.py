@@ -31,7 +31,9 @@ def _made(found: results.Results) -> str:
   runs = found.runs
   rounds = sorted(set(runs['rounds']))
   last = ''
-  if len(rounds) == 1:
+  if results.is_last_test(found.task):
+    last = ' Accuracy is that of the last test, on all test examples.'
+  elif len(rounds) == 1:
     last = (
       f' Accuracy is the mean over the last {run_tables.num_last(rounds[0])} '
       f'of {rounds[0]} rounds.'

@@ -23,6 +23,7 @@ class Results(NamedTuple):
   """All that the files are made of.
 
   Attributes:
+    task: The experiment.
     title: What all runs share.
     reference: The method that others are compared with.
     runs: A row per finished run.
@@ -34,6 +35,7 @@ class Results(NamedTuple):
     command: The command of the benchmark.
   """
 
+  task: str
   title: str
   reference: str
   runs: pd.DataFrame
@@ -45,7 +47,17 @@ class Results(NamedTuple):
   command: str
 
 
+def is_last_test(task: str) -> bool:
+  """Returns whether the accuracy of a run is that of its last test.
+
+  On real data curves still rise, so that a mean over rounds would be of no
+  round, and tests before the last one are on a part of the examples.
+  """
+  return task != 'synthetic'
+
+
 def compare(
+  task: str,
   runs: pd.DataFrame,
   tests: pd.DataFrame,
   reference: str,
@@ -56,6 +68,7 @@ def compare(
   """Compares methods by the values of their runs.
 
   Args:
+    task: The experiment.
     runs: A row per finished run, at least one.
     tests: A row per test.
     reference: The method that others are compared with.
@@ -69,6 +82,7 @@ def compare(
   methods = runs['method'].unique().tolist()
   against = statistics.with_reference(methods, reference)
   return Results(
+    task,
     title,
     reference,
     runs,
@@ -82,6 +96,7 @@ def compare(
 
 
 def of_runs(
+  task: str,
   runs: Sequence[runs_lib.Run],
   places: runs_lib.Runs,
   reference: str,
@@ -91,6 +106,7 @@ def of_runs(
   """Reads the runs that have finished, at least one, and compares them.
 
   Args:
+    task: The experiment.
     runs: All runs.
     places: Where they are.
     reference: The method that others are compared with.
@@ -105,7 +121,7 @@ def of_runs(
     (name, run.settings['seed'], places.folder(run))
     for name, run in finished.items()
   )
-  late = comparison.by_seed(tests).droplevel('seed')
+  told = comparison.by_seed(tests, is_last_test(task)).droplevel('seed')
   avails = {
     run.settings['avail']: config_lib.availability_name(run.settings)
     for run in runs
@@ -119,7 +135,7 @@ def of_runs(
       'avail': avails[run.settings['avail']],
       'method': run.settings['algorithm'],
       'seed': run.settings['seed'],
-      **late.loc[name].to_dict(),
+      **told.loc[name].to_dict(),
       **measurements.of_run(folder),
       'diverged': int(
         measurements.has_diverged(tests[tests['label'] == name])
@@ -131,13 +147,16 @@ def of_runs(
   values = pd.DataFrame(rows, index=list(finished))
   tests = tests.join(values[['avail', 'method']], on='label')
   missing = [run.name for run in runs if run.name not in finished]
-  return compare(values, tests, reference, title, command, missing)
+  return compare(task, values, tests, reference, title, command, missing)
 
 
-def read(folder: pathlib.Path, reference: str, title: str) -> Results:
+def read(
+  task: str, folder: pathlib.Path, reference: str, title: str
+) -> Results:
   """Reads the results of a benchmark whose runs are no longer there.
 
   Args:
+    task: The experiment.
     folder: The folder, with the benchmark's runs.csv and, if there are curves,
       its curves.csv.
     reference: The method that others are compared with.
@@ -148,6 +167,7 @@ def read(folder: pathlib.Path, reference: str, title: str) -> Results:
   """
   curves = folder / 'curves.csv'
   return compare(
+    task,
     pd.read_csv(folder / 'runs.csv').fillna({'revision': ''}),
     pd.read_csv(curves) if curves.exists() else pd.DataFrame(),
     reference,

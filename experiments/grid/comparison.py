@@ -39,14 +39,23 @@ def load(runs: Iterable[tuple[str, int, pathlib.Path]]) -> pd.DataFrame:
   return pd.concat(tables, ignore_index=True)
 
 
-def by_seed(tests: pd.DataFrame) -> pd.DataFrame:
+def by_seed(
+  tests: pd.DataFrame, is_last_test: bool = False
+) -> pd.DataFrame:
   """Returns the values of runs, by label and seed.
 
-  A run that diverged has none: NaN.
+  Args:
+    tests: From `load`.
+    is_last_test: Whether they are those of the last test, and not means over
+      `run_tables.last_rounds`.
+
+  Returns:
+    A row per run and a column per metric; NaN where the run diverged.
   """
   values = {}
   for place, run in tests.groupby(['label', 'seed'], sort=False):
-    late = run_tables.last_rounds(run)[list(metrics_lib.METRICS)]
+    told = run.tail(1) if is_last_test else run_tables.last_rounds(run)
+    late = told[list(metrics_lib.METRICS)]
     values[place] = late.mean(skipna=False)
     # Each is a mean over the rounds before it already.
     values[place]['sum_of_weights'] = late['sum_of_weights'].iloc[-1]

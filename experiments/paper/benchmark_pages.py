@@ -25,7 +25,9 @@ def build(folder: pathlib.Path) -> dict[str, tuple[str, str]]:
     Title and content of each page by the name of its file.
   """
   found = {
-    f'benchmark-{task}.html': results.read(folder / task, _REFERENCE, title)
+    f'benchmark-{task}.html': results.read(
+      task, folder / task, _REFERENCE, title
+    )
     for task, title in _TITLES.items()
     if (folder / task).exists()
   }

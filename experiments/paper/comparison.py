@@ -186,3 +186,21 @@ def markdown(summary: pd.DataFrame) -> str:
 def draw(tests: pd.DataFrame, title: str, path: pathlib.Path) -> None:
   """Draws accuracy and loss over rounds as `path`.png and .svg."""
   grid_comparison.draw(tests, _styles(tests['label']), title, path)
+
+
+def report(
+  folders: Sequence[pathlib.Path], title: str, output: pathlib.Path
+) -> str:
+  """Draws the curves of finished runs and returns their table.
+
+  Args:
+    folders: The folders of the runs.
+    title: Above the picture.
+    output: The picture, without ending.
+
+  Returns:
+    The table as Markdown, and the differences paired by seed.
+  """
+  metrics = load(folders)
+  draw(metrics, title, output)
+  return '\n'.join([markdown(table(metrics)), *differences(metrics), ''])

@@ -92,7 +92,30 @@ def test_a_flag_of_no_group_comes_last():
 
 
 @pytest.mark.parametrize(
-  'program', ['synthetic', 'sweep', 'compare', 'availability']
+  'program, own',
+  [
+    ('compare FOLDER ...', ['output', 'title']),
+    ('region', [
+      'beta', 'rounds', 'seed', 'p', 'picture_dir', 'starts', 'output_dir'
+    ]),
+    ('reproduce', ['cluster', 'rounds', 'seeds', 'jobs']),
+  ],
+)
+def test_other_programs_have_their_own_flags_only(program, own):
+  name = program.partition(' ')[0]
+  done = _run(name, '--help')
+  assert (done.returncode, done.stderr) == (0, '')
+  assert f'Usage: python -m experiments.{program} [' in done.stdout
+  assert '\n  --resume' not in done.stdout
+  entries = set(_entries(done.stdout.splitlines()))
+  assert entries >= set(own) and not entries & {'add', '[no]resume', 'tracker'}
+  # A flag of runs would be taken and then do nothing.
+  done = command_lines.run(f'experiments.{name}', '--resume')
+  assert done.returncode == 2 and "flag 'resume'" in done.stderr
+
+
+@pytest.mark.parametrize(
+  'program', ['synthetic', 'sweep', 'compare', 'benchmark', 'paper']
 )
 def test_who_reads_only_the_beginning_sees_no_traceback(program):
   process = subprocess.Popen(

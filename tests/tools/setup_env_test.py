@@ -189,6 +189,15 @@ def test_venv_that_does_not_fit_is_made_anew(ready, tmp_path, version, damage):
   assert_one_sentence(result, 2, '(-m venv --clear .venv)', 'remove .venv')
 
 
+def test_environment_of_another_folder_is_not_emptied(project, tmp_path):
+  other = tmp_path / 'of another'
+  other.mkdir()
+  (other / 'kept').touch()
+  project.venv.symlink_to(other)
+  assert_one_sentence(project.run(), 2, f'a link to {other}', 'remove the link')
+  assert [path.name for path in other.iterdir()] == ['kept']
+
+
 @pytest.mark.parametrize('fake, exit_code, parts', [
     ({'on_pip': 'exit 1'}, 1, ['-r requirements.txt', '.venv/setup.log']),
     ({'on_pip': 'test $what = lock || exit 1'}, 1, ['-e .', 'setup.log']),

@@ -22,7 +22,7 @@ def test_what_is_read_needs_no_curves(tmp_path):
   accuracies = {'f3ast': [0.5, 0.5, 0.5], 'other': [0.6, 0.7, 0.8]}
   table = fake_results.benchmark(accuracies)
   table.to_csv(tmp_path / 'runs.csv', index=False)
-  found = results.read(tmp_path, 'f3ast', 'Task')
+  found = results.read('synthetic', tmp_path, 'f3ast', 'Task')
   (row,) = found.differences.itertuples()
   assert (row.method, row.other, row.verdict) == ('other', 'f3ast', 'undecided')
   assert row.mean == pytest.approx(0.2) and row.sd == pytest.approx(0.1)
@@ -35,9 +35,20 @@ def test_what_is_read_needs_no_curves(tmp_path):
   assert '<a href="other.html">Elsewhere</a>' in page
 
 
+@pytest.mark.parametrize(
+  'task, told',
+  [('synthetic', 'mean over the last 3 of 9'), ('cifar100', 'last test')],
+)
+def test_the_page_says_which_tests_count(tmp_path, task, told):
+  table = fake_results.benchmark({'f3ast': [0.5, 0.5], 'other': [0.6, 0.7]})
+  table.to_csv(tmp_path / 'runs.csv', index=False)
+  found = results.read(task, tmp_path, 'f3ast', 'Task')
+  assert told in report.content(found)['made']
+
+
 @pytest.mark.parametrize('task', _TASKS)
 def test_committed_tables_are_those_of_the_committed_runs(task):
-  found = results.read(_COMMITTED / task, 'f3ast', task)
+  found = results.read(task, _COMMITTED / task, 'f3ast', task)
   for name in ('table', 'differences', 'pairs'):
     ours = getattr(found, name)
     theirs = pd.read_csv(_COMMITTED / task / f'{name}.csv')
@@ -64,7 +75,7 @@ def test_committed_runs_are_those_of_the_reproduction():
 def test_a_run_of_an_unknown_revision_is_on_the_page(tmp_path):
   table = fake_results.benchmark({'f3ast': [0.5, 0.5], 'other': [0.6, 0.7]})
   table.assign(revision='').to_csv(tmp_path / 'runs.csv', index=False)
-  found = results.read(tmp_path, 'f3ast', 'Task')
+  found = results.read('synthetic', tmp_path, 'f3ast', 'Task')
   pictures = {'accuracy.svg': b''}
   page = report.page(found, report.content(found), pictures, {})
   assert 'revision unknown' in page
@@ -84,7 +95,7 @@ def test_a_run_of_an_unknown_revision_is_on_the_page(tmp_path):
 def test_a_p_value_is_on_the_side_of_its_verdict(tmp_path, p, text):
   table = fake_results.benchmark({'f3ast': [0.5, 0.5], 'other': [0.6, 0.7]})
   table.to_csv(tmp_path / 'runs.csv', index=False)
-  found = results.read(tmp_path, 'f3ast', 'Task')
+  found = results.read('synthetic', tmp_path, 'f3ast', 'Task')
   found = found._replace(differences=found.differences.assign(p_adjusted=p))
   (row,) = tables.differences_table(found).rows
   assert row[1].text.endswith(f', {text}')

@@ -17,6 +17,19 @@ def _values(accuracy):
   return pd.DataFrame(columns, index=index)
 
 
+def test_a_run_counts_by_its_last_rounds_or_its_last_test():
+  tests = pd.DataFrame({
+    'label': 'a', 'seed': 0, 'round': [100, 200, 250, 300], 'accuracy': [
+      0.1, 0.2, 0.4, 0.5
+    ], 'loss': 1.0, 'user_accuracy': 0.0, 'user_loss': 0.0,
+    'sum_of_weights': [1.0, 1.0, 1.0, 0.5],
+  })
+  for is_last_test, accuracy in ((False, 0.45), (True, 0.5)):
+    values = comparison.by_seed(tests, is_last_test).loc['a', 0]
+    assert values['accuracy'] == pytest.approx(accuracy)
+    assert values['sum_of_weights'] == 0.5
+
+
 def test_differences_by_hand():
   values = _values({
     'b': {0: 0.5, 1: 0.6, 2: 0.7},
