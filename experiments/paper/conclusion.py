@@ -109,8 +109,9 @@ def _counts(values: pd.DataFrame, claims: _Claims) -> str:
     _count(count[verdicts.UNDECIDED], 'is undecided', 'are undecided'),
   ]
   first = (
-    f"In {wording.count(len(values), 'run')} we tested {num_run} of the paper's "
-    f'{num_shown} claims: {_list(found)} (not significant after correction).'
+    f'In {wording.count(len(values), "run")} we tested {num_run} of the '
+    f"paper's {num_shown} claims: {_list(found)} (not significant after "
+    'correction).'
   )
   _, num_run, count = of(verdicts.OTHER_DRAW)
   if not num_run:
