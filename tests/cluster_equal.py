@@ -91,11 +91,16 @@ def main(argv: Sequence[str]) -> None:
         folder = root / f'{task}-{method}-{num_nodes}'
         flags_ = f'--algorithm={method}', '--cluster=auto'
         found = _run(folder, task, *flags_)
-        is_equal = found == expected[task, method]
-        num_equal += is_equal
+        alone = expected[task, method]
+        other = [
+          name
+          for name in sorted({**found, **alone})
+          if found.get(name) != alone.get(name)
+        ]
+        num_equal += not other
         print(
           f'{task}, {method}, {num_nodes} nodes: '
-          f'{"equal" if is_equal else "NOT EQUAL"}',
+          f'{"NOT EQUAL: " + ", ".join(other) if other else "equal"}',
           flush=True,
         )
     cluster.shutdown()
