@@ -255,7 +255,7 @@ def _on_arrays(
     build_local = functools.partial(
       vector_training.build,
       rule=selector.method.vectors,
-      num_slots=min(num_clients, selector.max_clients),
+      num_slots=min(num_clients, selector.max_selected),
     )
   process = compose(
     build_local(
