@@ -301,11 +301,12 @@ def state_weights(weights: Any, num_clients: int) -> np.ndarray:
 
 def check_vectors(rule: Any) -> None:
   """Raises a `ResultError` unless a method's step returns two tensors."""
-  found = rule.step(*np.ones((3, 1), np.float32))
+  with np.errstate(all='ignore'):
+    found = rule.step(*np.ones((3, 1), np.float32))
   if not isinstance(found, (tuple, list)) or len(found) != 2:
     raise ResultError(
       'The step of vectors.Vectors must return two tensors, Delta and the '
-      f'server\'s vector after it, but it returned {describe(found)}.'
+      f"server's vector after it, but it returned {describe(found)}."
     )
 
 
