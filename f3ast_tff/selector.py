@@ -315,6 +315,11 @@ class Selector:
     if total > self.sum_cap:
       weights = weights * (self.sum_cap / total)
     if self.factors is not None:
+      if round_num > self.factors.size:
+        raise ValueError(
+          f'factors has {self.factors.size} rounds, but this is round '
+          f'{round_num}; give a factor for each.'
+        )
       # The server's SGD is linear: all weights times a factor is its learning
       # rate times that. Here all that follows sees it.
       weights = float(self.factors[round_num - 1]) * weights
