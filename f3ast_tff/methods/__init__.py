@@ -3,7 +3,7 @@
 To add one, write its file and name it below. A policy, which selects and
 weights, is then a value of `--selection`, and of `policy` in `build_selector`.
 What is added to a policy is a value of `--method`, and of `method` there.
-Either makes an algorithm, a value of `--algorithm`.
+Either makes an algorithm, a value of `--algorithm`, and of `algorithm` there.
 """
 
 from collections.abc import Callable
