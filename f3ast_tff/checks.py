@@ -246,7 +246,7 @@ def kept(
       is at first.
 
   Returns:
-    The arrays, in the order of those before.
+    Copies that cannot be written to, in the order of those before.
 
   Raises:
     ResultError: If it is no finite numbers, or of other names or shapes.
@@ -268,7 +268,7 @@ def kept(
   for name in names:
     value = numbers_by_name[name]
     try:
-      array = np.asarray(value, np.float64)
+      array = np.array(value, np.float64)
     except (TypeError, ValueError):
       array = np.array(np.nan)
     shape = array.shape if before is None else np.shape(before[name])
@@ -280,6 +280,7 @@ def kept(
       raise ResultError(
         f'{must} finite numbers of shape {shape} for {name!r}, but {but}.'
       )
+    array.setflags(write=False)  # The next ones are new ones.
     arrays[name] = array
   return arrays
 

@@ -246,6 +246,22 @@ def test_what_is_kept_is_in_the_order_and_type_of_the_first():
   ]
 
 
+def test_what_is_kept_cannot_be_changed_in_place():
+  def count(s, cohort):
+    s.kept['times'][cohort.clients] += 1
+    return s.kept
+
+  selector = _selector(method=_counting(next=count))
+  with pytest.raises(ValueError, match='read-only'):
+    list(selector.simulate(9))
+  np.testing.assert_array_equal(selector.initial_kept['times'], np.zeros(8))
+  # Nor does what the user holds become read-only.
+  mine = np.zeros(8)
+  selector = _selector(method=_counting(initial=lambda p: {'times': mine}))
+  selector.select(2, _P, kept={'times': mine})
+  mine += 1
+
+
 def _initial(value):
   return selection.Method(initial=lambda p: value)
 

@@ -349,7 +349,10 @@ def _check_factors(factors: Any, method: selection.Method) -> None:
 
 def check_linear(setting: str, method: selection.Method) -> None:
   """Raises a `ValueError` if factors of weights are none of the step."""
-  if method.vectors and not method.vectors.is_linear:
+  if not method.vectors:
+    return
+  checks.check_vectors(method.vectors)
+  if not method.vectors.is_linear:
     raise ValueError(
       f'{setting} is for methods whose step is a sum of weighted updates, '
       'but that of this method is not; leave it out, or take another method.'
