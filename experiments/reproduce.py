@@ -1,4 +1,4 @@
-"""The newcomer's ten minutes: five methods, three seeds, a table, a report.
+"""The newcomer's first minutes: five methods, three seeds, a table, a report.
 
   python -m experiments.reproduce
 

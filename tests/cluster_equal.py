@@ -2,7 +2,7 @@
 
   python -m tests.cluster_equal --data_dir=DIR
 
-Six methods on Synthetic and on Shakespeare with the compact model. All result
+Nine methods on Synthetic and on Shakespeare with the compact model. All result
 files must be equal, byte for byte. The exit code is 1 if one is not.
 """
 
@@ -22,7 +22,18 @@ from tests import trials
 _TASKS = flags.DEFINE_list('tasks', ['synthetic', 'shakespeare'], 'Which.')
 _METHODS = flags.DEFINE_list(
   'methods',
-  ['fedavg', 'f3ast', 'fedadam', 'f3ast_adam', 'power_of_choice', 'scaffold'],
+  [
+    'fedavg',
+    'f3ast',
+    'fedadam',
+    'f3ast_adam',
+    'power_of_choice',
+    # These keep numbers of clients, numbers and losses, and vectors.
+    'f3ast_fedau',
+    'ca_fed',
+    'scaffold',
+    'mifa',
+  ],
   'Which.',
 )
 _NUM_ROUNDS = flags.DEFINE_integer('num_rounds', 20, 'Of each run.')

@@ -64,8 +64,7 @@ _KEEP = flags.DEFINE_string(
 
 KINDS = ('driver', 'write')
 # F3AST's selection with what others have proposed.
-_COMBINED = ('fedau', 'afl', 'ca_fed', 'fedawe', 'fedvarp', 'mifa', 'scaffold',
-             'feddyn')
+_COMBINED = ('ca_fed', 'fedawe', 'mifa')
 _PATIENCE = 900  # Seconds that one run may take before a trial has failed.
 
 

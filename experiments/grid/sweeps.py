@@ -207,10 +207,14 @@ def build(
 
 def _needs_added(flags_of_run: Mapping[str, Any]) -> bool:
   """Returns whether a run may be of a method of the file of --add."""
-  if added.FLAG not in flags_of_run or 'selection' in flags_of_run:
-    return True
+  if added.FLAG not in flags_of_run:
+    return False
   names = added.load(cli.here(flags_of_run[added.FLAG])).names
-  return flags_of_run.get('algorithm') in names
+  parts = (
+    str(flags_of_run.get(name)).partition(':')[0]
+    for name in ('algorithm', 'selection', 'method')
+  )
+  return any(part in names for part in parts)
 
 
 def plan(sweep: Sweep) -> str:

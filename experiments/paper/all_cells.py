@@ -226,18 +226,20 @@ def decay(rounds: Optional[int] = None) -> list[cells_lib.Cell]:
   return cells_
 
 
-def by_batches(rounds: Optional[int] = None) -> list[cells_lib.Cell]:
+def by_batches(
+  preset: str, rounds: Optional[int] = None
+) -> list[cells_lib.Cell]:
   """Returns Uneven on Shakespeare as it is, and as in the released code."""
   by_name: dict[str, _Flags] = {
     '': (), design.BY_BATCHES: (('protocol', 'count_batches'),)
   }
   return [
     cells_lib.Cell(
-      design.Key('compact', 'shakespeare', 'uneven', method, variant, seed),
-      rounds or design.ROUNDS['compact']['shakespeare'],
-      (*_FLAGS['compact'], *flags),
+      design.Key(preset, 'shakespeare', 'uneven', method, variant, seed),
+      rounds or design.ROUNDS[preset]['shakespeare'],
+      (*_FLAGS[preset], *flags),
     )
-    for seed in design.FEW_SEEDS
+    for seed in (design.FEW_SEEDS if preset == 'compact' else range(1))
     for variant, flags in by_name.items()
     for method in design.OTHER_ROUNDS_METHODS
   ]
@@ -298,7 +300,7 @@ def cells(preset: str, rounds: Optional[int] = None) -> list[cells_lib.Cell]:
     *synthetic(rounds or design.ROUNDS['paper']['synthetic']),
     *settled(rounds or design.SETTLED_ROUNDS),
     *(decay(rounds) if 'compact' in presets else ()),
-    *(by_batches(rounds) if 'compact' in presets else ()),
+    *(cell for name in presets for cell in by_batches(name, rounds)),
     *(cell for name in presets for cell in other_rounds(name, rounds)),
     *(cell for name in presets for cell in real_data(name, rounds)),
   ]

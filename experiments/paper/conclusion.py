@@ -1,4 +1,4 @@
-"""The conclusion of the report: a few sentences, made from the verdicts.
+"""The conclusion of the report: a few points, made from the verdicts.
 
 Nothing here is written by hand that a new run could make wrong: what was not
 run is not spoken of.
@@ -8,6 +8,7 @@ import collections
 from collections.abc import Sequence
 import itertools
 import math
+import statistics
 
 import pandas as pd
 
@@ -15,14 +16,16 @@ from experiments.paper import claims as claims_lib
 from experiments.paper import control_claims
 from experiments.paper import design
 from experiments.paper import verdicts
+from f3ast_tff import wording
 
 # What a verdict says of F3AST, in this order.
 _WORDS = {verdicts.HOLDS: 'higher', verdicts.FAILS: 'lower'}
 _FEW = 2  # As many undecided ones have their names told.
 
-# What sentences are about. The first one that names it says what it is.
-_IT = '{it}'
-_SUBJECT = "F3AST's test accuracy compared with FedAvg's"
+# What points are about. The first one that names it says what it is.
+_SUBJECT = '{subject}'
+_FIRST = "F3AST's test accuracy, compared with FedAvg's,"
+_LATER = "F3AST's accuracy"
 _OTHER_DRAW = 'FedAvg drawn with replacement'
 
 _Claims = Sequence[verdicts.Claim]
@@ -38,25 +41,39 @@ def _count(number: int, one: str, several: str) -> str:
   return f'{number} {one if number == 1 else several}'
 
 
-def _gap(claim: verdicts.Claim) -> str:
-  """Returns the difference; tables have its spread."""
+def _gap(claim: verdicts.Claim, usual_seeds: int) -> str:
+  """Returns the difference; tables have its spread.
+
+  Args:
+    claim: A claim that was tested.
+    usual_seeds: How many seeds others have. Fewer are named.
+  """
   if not math.isfinite(claim.found.mean):
     return 'a run diverged'
-  return f'{claim.differences.mean():+.3f}'
+  gap, seeds = f'{claim.differences.mean():+.3f}', claim.found.seeds
+  if seeds < usual_seeds:
+    return f'{gap}, {wording.count(seeds, "seed")}'
+  return gap
+
+
+def _usual_seeds(claims: _Claims) -> int:
+  """Returns how many seeds most of the claims have."""
+  return statistics.mode(claim.found.seeds for claim in claims)
 
 
 def _by_verdict(claims: _Claims) -> str:
   """Returns where the accuracy is higher, lower, or undecided."""
+  seeds = _usual_seeds(claims)
   parts = []
   for decision, word in _WORDS.items():
     of = [claim for claim in claims if claim.found.decision == decision]
     if of:
-      parts.append(f'{word} under {_places(of)}')
+      parts.append(f'{word} under {_places(of, seeds)}')
   undecided = [
     claim for claim in claims if claim.found.decision == verdicts.UNDECIDED
   ]
   if 0 < len(undecided) <= _FEW:
-    parts.append(f'undecided under {_places(undecided)}')
+    parts.append(f'undecided under {_places(undecided, seeds)}')
   elif undecided:
     where = 'elsewhere' if parts else 'everywhere'
     means = [claim.differences.mean(skipna=False) for claim in undecided]
@@ -67,36 +84,54 @@ def _by_verdict(claims: _Claims) -> str:
   return f'{", ".join(first)}, and {last}' if first else last
 
 
-def _places(claims: _Claims) -> str:
+def _places(claims: _Claims, usual_seeds: int) -> str:
   """Returns the conditions of claims, and the differences there."""
   return _list([
-    f'{claim.where.replace(", ", " with ")} ({_gap(claim)})' for claim in claims
+    f'{claim.where.replace(", ", " with ")} ({_gap(claim, usual_seeds)})'
+    for claim in claims
   ])
 
 
 def _counts(values: pd.DataFrame, claims: _Claims) -> str:
-  shown = [claim for claim in claims if claim.source == verdicts.PAPER]
-  count = collections.Counter(claim.found.decision for claim in shown)
-  num_run = len(shown) - count[verdicts.NOT_RUN]
+  """Returns how many claims hold, with the paper's baselines and others."""
+
+  def of(source: str) -> tuple[int, int, collections.Counter[str]]:
+    """Returns how many there are, how many were run, and each verdict's."""
+    count = collections.Counter(
+      claim.found.decision for claim in claims if claim.source == source
+    )
+    return count.total(), count.total() - count[verdicts.NOT_RUN], count
+
+  num_shown, num_run, count = of(verdicts.PAPER)
   found = [
     _count(count[verdicts.HOLDS], 'holds', 'hold'),
     _count(count[verdicts.FAILS], 'does not hold', 'do not hold'),
     _count(count[verdicts.UNDECIDED], 'is undecided', 'are undecided'),
   ]
+  first = (
+    f'In {wording.count(len(values), "run")} we tested {num_run} of the '
+    f"paper's {num_shown} claims: {_list(found)} (not significant after "
+    'correction).'
+  )
+  _, num_run, count = of(verdicts.OTHER_DRAW)
+  if not num_run:
+    return first
   return (
-    f'In {_count(len(values), "run", "runs")} we tested {num_run} of the '
-    f'{len(shown)} claims that the paper shows: {_list(found)}.'
+    f'{first} With baselines drawn with replacement {count[verdicts.HOLDS]} of '
+    f'{num_run} hold and {count[verdicts.FAILS]} do not.'
   )
 
 
 def _next_to_both(before: str, first: _Claims, second: _Claims = ()) -> str:
-  """Returns a sentence on FedAvg, and on FedAvg drawn with replacement."""
-  end = f'; with {_OTHER_DRAW}, {_by_verdict(second)}' if second else ''
-  return f'{before} {_IT} is {_by_verdict(first)}{end}.'
+  """Returns a point on FedAvg, and on FedAvg drawn with replacement."""
+  point = f'{before} {_SUBJECT} is {_by_verdict(first)}.'
+  if not second:
+    return point
+  return f'{point} With {_OTHER_DRAW} it is {_by_verdict(second)}.'
 
 
 def _on_decay(claims: _Claims) -> str:
-  """Returns a sentence on what a step that decays does by itself."""
+  """Returns a point on what a step that decays does by itself."""
   plain, decaying = ('fedavg', ''), ('fedavg', design.FOLLOWING_RELEASED)
   with_decay, more = (
     [
@@ -108,21 +143,23 @@ def _on_decay(claims: _Claims) -> str:
       (decaying, plain), (('f3ast', design.RELEASED), decaying)
     )
   )
-  end = (
-    f'; the released F3AST, compared with that, is {_by_verdict(more)}'
-    if more
-    else ''
+  point = (
+    "On CIFAR-100, compact, FedAvg with the authors' decaying step, compared "
+    f'with FedAvg, is {_by_verdict(with_decay)}.'
   )
+  if not more:
+    return point
   return (
-    "On CIFAR-100, compact, FedAvg with the released F3AST's decaying step, "
-    f'compared with FedAvg, is {_by_verdict(with_decay)}{end}.'
+    f'{point} F3AST as they released it, compared with that, is '
+    f'{_by_verdict(more)}.'
   )
 
 
 def _on_real_data(claims: _Claims) -> str:
   def names(of: _Claims) -> str:
     found = [
-      f'{design.DATASETS[c.dataset]}, {c.preset}, {c.where}: {_gap(c)}'
+      f'{design.DATASETS[c.dataset]}, {c.preset}, {c.where}: '
+      + _gap(c, len(design.SEEDS))
       for c in of
     ]
     return f' ({"; ".join(found)})' if found else ''
@@ -138,22 +175,22 @@ def _on_real_data(claims: _Claims) -> str:
   end = f', {one_seed} of them with one seed' if one_seed else ''
   datasets = {design.DATASETS[claim.dataset]: None for claim in claims}
   return (
-    f'On {_list(list(datasets))} {_IT} is higher in {len(higher)} of '
+    f'On {_list(list(datasets))} {_SUBJECT} is higher in {len(higher)} of '
     f'{_count(len(claims), "comparison", "comparisons")}{names(higher)}, lower '
     f'in {len(lower)}{names(lower)}, and undecided in {len(undecided)}{end}.'
   )
 
 
 def sentences(values: pd.DataFrame, claims: _Claims) -> list[str]:
-  """Returns the conclusion.
+  """Returns the conclusion, a point of one or two sentences each.
 
   Args:
     values: From `frames.values`.
     claims: From `claims.claims`, on the same values.
 
   Returns:
-    Seven sentences if all was run: how many claims hold; F3AST next to FedAvg
-    on Synthetic, with both ways to draw; with equal steps, with E local steps,
+    Seven points if all was run: how many claims hold; F3AST next to FedAvg on
+    Synthetic, with both ways to draw; with equal steps, with E local steps,
     with settled rates, and on real data; and what a decaying step does there.
     They are on test accuracy. Of what was not run there is none.
   """
@@ -190,11 +227,11 @@ def sentences(values: pd.DataFrame, claims: _Claims) -> list[str]:
     (f'On Synthetic(1,1), {rounds:,.0f} rounds,', on_synthetic),
     # Of these, tables have the other way to draw.
     (
-      "With F3AST's step for FedAvg in each round",
+      "If FedAvg takes F3AST's steps,",
       both(control_claims.CONTROLS, control_claims.FOLLOWING)[:1],
     ),
     (
-      f'With {design.LOCAL_STEPS} local steps instead of an epoch',
+      f'With {design.LOCAL_STEPS} local steps instead of an epoch,',
       both(control_claims.LOCAL_STEPS)[:1],
     ),
     (
@@ -209,8 +246,8 @@ def sentences(values: pd.DataFrame, claims: _Claims) -> list[str]:
   decay = [claim for claim in run if claim.topic == control_claims.DECAY]
   if decay:
     found.append(_on_decay(decay))
-  subjects = itertools.chain([_SUBJECT], itertools.repeat('it'))
+  subjects = itertools.chain([_FIRST], itertools.repeat(_LATER))
   return [
-    text.replace(_IT, next(subjects)) if _IT in text else text
+    text.replace(_SUBJECT, next(subjects)) if _SUBJECT in text else text
     for text in found
   ]

@@ -212,20 +212,21 @@ def _decay(values: pd.DataFrame) -> Iterator[verdicts.Claim]:
 
 def _uneven_by_batches(values: pd.DataFrame) -> Iterator[verdicts.Claim]:
   """Yields: is F3AST ahead on Shakespeare with the released code's Uneven?"""
-  ours, other = (
-    design.Key('compact', 'shakespeare', 'uneven', method, design.BY_BATCHES)
-    for method in ('f3ast', 'fedavg')
-  )
-  yield verdicts.Claim(
-    UNEVEN_BY,
-    'compact',
-    'shakespeare',
-    'Uneven, by batches',
-    verdicts.text('f3ast', 'fedavg'),
-    'accuracy',
-    frames.difference(values, ours, other, 'accuracy'),
-    source=verdicts.OURS,
-  )
+  for preset in design.PRESETS:
+    ours, other = (
+      design.Key(preset, 'shakespeare', 'uneven', method, design.BY_BATCHES)
+      for method in ('f3ast', 'fedavg')
+    )
+    yield verdicts.Claim(
+      UNEVEN_BY,
+      preset,
+      'shakespeare',
+      'Uneven, by batches',
+      verdicts.text('f3ast', 'fedavg'),
+      'accuracy',
+      frames.difference(values, ours, other, 'accuracy'),
+      source=verdicts.OURS,
+    )
 
 
 def _equal_work(curves: pd.DataFrame) -> Iterator[verdicts.Claim]:

@@ -230,8 +230,9 @@ def build(values: pd.DataFrame, paper: pd.DataFrame) -> list[tables.Table]:
     tables.table(
       'seconds',
       'Seconds a round, tests and checkpoints included',
-      'Ours: median over runs [number of runs], on the machines that made the '
-      'results, several runs at a time. The paper: one GPU.',
+      'Ours: median over runs [number of runs], several runs at a time. The '
+      'runs are of different revisions and machines, so columns cannot be '
+      'compared. The paper: one GPU.',
       _seconds_rows(values),
       'dataset',
     ),

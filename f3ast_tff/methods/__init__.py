@@ -139,8 +139,8 @@ class Algorithm(NamedTuple):
 
 
 # The paper's five; its two baselines as Li et al. (2020) draw; F3AST with what
-# makes it safe to use; then what others have proposed for the same problem.
-# `register` adds to them.
+# makes it safe to use; what others have proposed for the same problem; then the
+# same with the clients and weights of F3AST. `register` adds to them.
 ALGORITHMS: dict[str, Algorithm] = {
   'fedavg': Algorithm('proportional', 'sgd'),
   'f3ast': Algorithm('f3ast', 'sgd'),
@@ -163,6 +163,10 @@ ALGORITHMS: dict[str, Algorithm] = {
   'scaffold': Algorithm('proportional', 'sgd', 'scaffold'),
   'feddyn': Algorithm('proportional', 'sgd', 'feddyn'),
   'afl': Algorithm('uniform', 'sgd', 'afl', rate_init='uniform'),
+  **{
+    f'f3ast_{method}': Algorithm('f3ast', 'sgd', method)
+    for method in ('fedau', 'fedvarp', 'scaffold', 'feddyn', 'afl')
+  },
 }
 
 

@@ -75,6 +75,7 @@ def user():
         tf.TensorSpec([None, 60], tf.float32),
         tf.TensorSpec([None], tf.int32),
       ),
+      metrics=[tf.keras.metrics.SparseCategoricalAccuracy()],
     )
 
   return {'client_data': client_data, 'model_fn': model_fn}
@@ -106,16 +107,33 @@ def test_the_example_that_trains(
   )
   accuracy = np.mean((x @ kernel + bias).argmax(axis=1) == y)
   assert accuracy > 1.5 * np.bincount(y).max() / y.size  # The best constant.
-  if page == _PAGE:  # The next example continues with it.
-    next_example = _examples(page)[1].replace('101', '6')
+  if page == _PAGE:  # The next examples continue with it.
+    monkeypatch.chdir(tmp_path)
+    _test_and_save(_examples(page)[1], names, accuracy)
+    next_example = _examples(page)[2].replace('101', '6')
     exec(next_example, names)
     state = names['training'].initialize()
     for t in range(1, 6):
       state = names['training'].next(state, t).state
     np.testing.assert_allclose(names['state'].rates, state.rates, rtol=1e-12)
-    monkeypatch.chdir(tmp_path)
-    _track(_examples(page)[2].replace('101', '6'), names)
+    _track(_examples(page)[3].replace('101', '6'), names)
     np.testing.assert_allclose(names['state'].rates, state.rates, rtol=1e-12)
+
+
+def _test_and_save(example, names, accuracy):
+  """Runs the example, and goes on with both states."""
+  saved, training = names['state'], names['training']
+  names = {**names, 'test_data': names['client_data']}
+  exec(example, names)
+  assert names['tested']['sparse_categorical_accuracy'] == pytest.approx(
+    accuracy, abs=1e-6
+  )
+  assert names['t'] == 100 and names['state'] is not saved
+  weights = [
+    training.next(state, 101).state.global_model_weights.trainable
+    for state in (names['state'], saved)
+  ]
+  np.testing.assert_array_equal(weights[0][0], weights[1][0])
 
 
 def _track(example, names):
@@ -139,7 +157,7 @@ def _track(example, names):
 
 
 def test_the_example_that_only_simulates_availability(capsys):
-  exec(_examples(_PAGE)[3], {})
+  exec(_examples(_PAGE)[4], {})
   rows = [line.split() for line in capsys.readouterr().out.splitlines()]
   assert [int(row[0]) for row in rows] == list(range(1, 25))
   # More are available by day than by night.
@@ -156,7 +174,7 @@ def test_the_example_that_only_selects():
     'model': 0.0,
     'train': lambda model, k: 0.05 * (optima[k] - model),
   }
-  exec(_examples(_PAGE)[4].replace('101', '2501'), names)
+  exec(_examples(_PAGE)[5].replace('101', '2501'), names)
   assert names['model'] == pytest.approx(p @ optima, abs=0.3)
   assert abs(optima.mean() - p @ optima) > 0.8  # The test can tell.
   # The same with a mask that was observed.
@@ -189,7 +207,7 @@ def test_the_example_with_a_target_and_quotas():
   p = np.arange(1, 21) / 210
   kinds = ['phone'] * 4 + ['tablet'] * 8 + ['laptop'] * 8
   names = {'p': p, 'kinds': kinds}
-  exec(_examples(_PAGE)[5], names)
+  exec(_examples(_PAGE)[6], names)
   selector = names['selector']
   np.testing.assert_allclose(selector.p, 0.05)
   np.testing.assert_allclose(selector.availability.q, p[0] / p)
@@ -207,7 +225,7 @@ def test_all_examples_run_here_or_in_tests_of_other_pages():
     if page.name != 'tutorial.md'  # It runs as a script.
   }
   assert {name: n for name, n in counts.items() if n} == {
-    'availability.md': 2, 'library.md': 6, 'extending.md': 5, 'benchmark.md': 1
+    'availability.md': 2, 'library.md': 7, 'extending.md': 5, 'benchmark.md': 1
   }
   assert len(_examples(_ROOT / 'README.md')) == 1
 

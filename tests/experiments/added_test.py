@@ -135,6 +135,28 @@ def test_errors_of_the_program(tmp_path):
   assert not (tmp_path / 'runs').exists()
 
 
+def test_runs_have_the_file_where_any_part_of_them_is_of_it(tmp_path):
+  (tmp_path / 'own.py').write_text(
+    'from f3ast_tff import methods, selection\n'
+    "methods.register('own', methods.POLICIES['uniform'], 'sgd', "
+    'selection.Method())\n'
+  )
+  printed = programs.succeed(
+    tmp_path,
+    'experiments.sweep',
+    '--task=synthetic',
+    '--add=own.py',
+    '--algorithm=own,fedavg',
+    '--selection=own,uniform',
+    '--method=own,none',
+    '--dry_run',
+  )
+  commands = [line for line in printed.splitlines() if ' -m ' in line]
+  assert len(commands) == 8
+  for command in commands:
+    assert ('--add=' in command) == ('=own' in command.replace('=own.py', ''))
+
+
 def test_the_example_is_short_and_sensible(registry):
   lines = _EXAMPLE.read_text().splitlines()
   assert len(lines) <= 60 and max(map(len, lines)) <= 80

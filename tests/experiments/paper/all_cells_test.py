@@ -147,17 +147,18 @@ def test_four_ways_tell_f3ast_from_a_step_that_decays():
   assert not set(cells) & set(all_cells.cells('paper'))
 
 
-def test_uneven_by_batches_is_as_uneven_but_for_that():
-  cells = all_cells.by_batches()
-  assert len({cell.key for cell in cells}) == len(cells) == 2 * 2 * 3
-  grid = {cell.key: cell for cell in all_cells.real_data('compact')}
+@pytest.mark.parametrize('preset, num_seeds', [('compact', 3), ('paper', 1)])
+def test_uneven_by_batches_is_as_uneven_but_for_that(preset, num_seeds):
+  cells = all_cells.by_batches(preset)
+  assert len({cell.key for cell in cells}) == len(cells) == 2 * 2 * num_seeds
+  grid = {cell.key: cell for cell in all_cells.real_data(preset)}
   for cell in cells:
     usual = grid[dataclasses.replace(cell.key, variant='', seed=0)]
     changes = {'seed': cell.key.seed}
     if cell.key.variant:
       changes['protocol'] = 'count_batches'
     assert cell.settings == {**usual.settings, **changes}
-  assert set(cells) <= set(all_cells.cells('compact'))
+  assert set(cells) <= set(all_cells.cells(preset))
 
 
 def test_names_are_the_packages():

@@ -1,4 +1,4 @@
-"""Tests of `conclusion`: every sentence against numbers worked out by hand."""
+"""Tests of `conclusion`: every point against numbers worked out by hand."""
 
 import math
 import pathlib
@@ -44,8 +44,8 @@ def test_nothing_run():
   num_claims = (3 * 30 - 6 - 9) + 3 + 2 * 2 + (5 + 1) + (4 + 1) + 3 * 2
   num_claims += (3 * 30 - 6 - 9) + 2 * 2
   assert sentence == (
-    f'In 0 runs we tested 0 of the {num_claims} claims that the paper shows: 0 '
-    'hold, 0 do not hold and 0 are undecided.'
+    f"In 0 runs we tested 0 of the paper's {num_claims} claims: 0 hold, 0 do "
+    'not hold and 0 are undecided (not significant after correction).'
   )
 
 
@@ -54,8 +54,8 @@ def test_what_make_reproduce_runs():
   first, second = _sentences(_pair('home_devices', _SAME))
   assert first.startswith('In 6 runs we tested ')
   assert second == (
-    "On Synthetic(1,1), 200 rounds, F3AST's test accuracy compared with "
-    "FedAvg's is undecided under Home-devices (+0.000)."
+    "On Synthetic(1,1), 200 rounds, F3AST's test accuracy, compared with "
+    "FedAvg's, is undecided under Home-devices (+0.000)."
   )
   # One seed decides nothing, nor does a run that diverged.
   for ours, words in (([0.6], '+0.100'), ([0.6, math.nan], 'a run diverged')):
@@ -85,8 +85,42 @@ def test_counts():
   # The paper's curves have accuracy and loss under Home-devices. Losses are the
   # same in all seeds. There are too few tests to tell how steady curves are.
   first = _sentences(_pair('home_devices', _ABOVE))[0]
-  assert re.match(r'In 6 runs we tested 2 of the \d+ claims', first)
-  assert first.endswith(': 1 holds, 0 do not hold and 1 is undecided.')
+  assert re.match(r"In 6 runs we tested 2 of the paper's \d+ claims", first)
+  assert first.endswith(
+    ': 1 holds, 0 do not hold and 1 is undecided (not significant after '
+    'correction).'
+  )
+
+
+def test_counts_with_the_other_draw():
+  # Accuracy and user accuracy, of which one model's are above, one's below;
+  # both losses are the same in all seeds.
+  first = _sentences([
+    *_pair('home_devices', _ABOVE),
+    *fake_results.synthetic(
+      'fedavg_with_replacement', 'home_devices', _FEDAVG
+    ),
+    *_pair('always', _BELOW),
+    *fake_results.synthetic('fedavg_with_replacement', 'always', _FEDAVG),
+    *_pair('scarce', _SAME),
+    *fake_results.synthetic('fedavg_with_replacement', 'scarce', _FEDAVG),
+  ])[0]
+  assert first.endswith(
+    ' With baselines drawn with replacement 2 of 12 hold and 2 do not.'
+  )
+
+
+def test_fewer_seeds_are_named():
+  # As those with two seeds among those with three.
+  sentences = _sentences([
+    *_pair('always', _BELOW),
+    *_pair('scarce', _BELOW),
+    *_pair('uneven', [0.6, 0.7001], [0.5, 0.6]),
+  ])
+  assert sentences[1].endswith(
+    'is higher under Uneven (+0.100, 2 seeds), and lower under Always (-0.100) '
+    'and Scarce (-0.100).'
+  )
 
 
 def test_all_sentences():
@@ -126,36 +160,36 @@ def test_all_sentences():
     ),
   ])
   assert sentences[1:] == [
-    "On Synthetic(1,1), 200 rounds, F3AST's test accuracy compared with "
-    "FedAvg's is higher under Uneven (+0.100), lower under Always (-0.100) and "
-    'Smartphones (-0.100), and undecided under Scarce (+0.000); with FedAvg '
-    'drawn with replacement, lower under Always (-0.100), and undecided under '
-    'Uneven (+0.000).',
-    "With F3AST's step for FedAvg in each round it is higher under Uneven "
+    "On Synthetic(1,1), 200 rounds, F3AST's test accuracy, compared with "
+    "FedAvg's, is higher under Uneven (+0.100), lower under Always (-0.100) "
+    'and Smartphones (-0.100), and undecided under Scarce (+0.000). With '
+    'FedAvg drawn with replacement it is lower under Always (-0.100), and '
+    'undecided under Uneven (+0.000).',
+    "If FedAvg takes F3AST's steps, F3AST's accuracy is higher under Uneven "
     '(+0.100).',
-    'With 10 local steps instead of an epoch it is higher under Scarce '
-    '(+0.100).',
-    'After 5,000 rounds it is higher under Uneven with server rate 0.1 '
-    '(+0.100), and lower under Uneven (-0.100).',
-    'On CIFAR-100 and Shakespeare it is higher in 0 of 2 comparisons, lower in '
-    '1 (Shakespeare, compact, Home-devices: -0.100), and undecided in 1, 1 of '
-    'them with one seed.',
-    "On CIFAR-100, compact, FedAvg with the released F3AST's decaying step, "
-    'compared with FedAvg, is higher under Scarce (+0.100); the released '
-    'F3AST, compared with that, is undecided under Scarce (-0.100).',
+    "With 10 local steps instead of an epoch, F3AST's accuracy is higher under "
+    'Scarce (+0.100).',
+    "After 5,000 rounds F3AST's accuracy is higher under Uneven with server "
+    'rate 0.1 (+0.100), and lower under Uneven (-0.100).',
+    "On CIFAR-100 and Shakespeare F3AST's accuracy is higher in 0 of 2 "
+    'comparisons, lower in 1 (Shakespeare, compact, Home-devices: -0.100, 3 '
+    'seeds), and undecided in 1, 1 of them with one seed.',
+    "On CIFAR-100, compact, FedAvg with the authors' decaying step, compared "
+    'with FedAvg, is higher under Scarce (+0.100). F3AST as they released it, '
+    'compared with that, is undecided under Scarce (-0.100).',
   ]
 
 
-def test_the_first_sentence_that_needs_it_names_the_subject():
+def test_the_first_point_on_accuracy_says_whose():
   place = 'compact', 'shakespeare', 'home_devices'
   (_, second) = _sentences([
     *fake_results.seeds(*place, 'f3ast', _ABOVE),
     *fake_results.seeds(*place, 'fedavg', _FEDAVG),
   ])
   assert second == (
-    "On Shakespeare F3AST's test accuracy compared with FedAvg's is higher in "
-    '1 of 1 comparison (Shakespeare, compact, Home-devices: +0.100), lower in '
-    '0, and undecided in 0.'
+    "On Shakespeare F3AST's test accuracy, compared with FedAvg's, is higher "
+    'in 1 of 1 comparison (Shakespeare, compact, Home-devices: +0.100, 3 '
+    'seeds), lower in 0, and undecided in 0.'
   )
 
 
