@@ -193,7 +193,7 @@ def test_the_loop_outside_is_right_for_every_step_and_what_is_kept(
 ):
   p = np.arange(1, 19) / 171
   names = {'p': p, 'model': 0.0, 'train': lambda model, k: p[k]}
-  loop = _examples(_PAGE)[4].replace(
+  loop = _examples(_PAGE)[5].replace(
     'clients_per_round=10', f'3, rate_step={step!r}, method={method!r}'
   )
   exec(loop, names)
