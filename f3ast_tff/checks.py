@@ -5,13 +5,13 @@ looks at all clients: masks are checked by shape and type, cohorts by their
 members.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 import difflib
 import functools
 import numbers
 import reprlib
 import types
-from typing import Any
+from typing import Any, Optional
 
 import numpy as np
 
@@ -231,6 +231,83 @@ def check_cohort(
     fail(
       'finite weights',
       f'that of client {clients[~is_finite][0]} is {weights[~is_finite][0]}',
+    )
+
+
+def kept(
+  must: str, numbers_by_name: Any, before: Optional[Mapping[str, Any]] = None
+) -> dict[str, np.ndarray]:
+  """Returns what a method keeps, as float64 arrays.
+
+  Args:
+    must: Who must hold or return it, the beginning of a sentence.
+    numbers_by_name: What is kept.
+    before: What was kept at first, whose names and shapes stay; None if this
+      is at first.
+
+  Returns:
+    Copies that cannot be written to, in the order of those before.
+
+  Raises:
+    ResultError: If it is no finite numbers, or of other names or shapes.
+  """
+  if not isinstance(numbers_by_name, Mapping) or not all(
+    isinstance(name, str) and name for name in numbers_by_name
+  ):
+    raise ResultError(
+      f"{must} arrays by name, such as {{'times': np.zeros(p.size)}}, but it "
+      f'is {describe(numbers_by_name)}.'
+    )
+  names = list(numbers_by_name if before is None else before)
+  if set(names) != set(numbers_by_name):
+    raise ResultError(
+      f'{must} {", ".join(names) or "nothing"}, as `initial` does, but it is '
+      f'{", ".join(numbers_by_name) or "nothing"}.'
+    )
+  arrays = {}
+  for name in names:
+    value = numbers_by_name[name]
+    try:
+      array = np.array(value, np.float64)
+    except (TypeError, ValueError):
+      array = np.array(np.nan)
+    shape = array.shape if before is None else np.shape(before[name])
+    is_finite = np.isfinite(array)
+    if array.shape != shape or not is_finite.all():
+      but = describe(value)
+      if array.shape == shape and array.ndim:
+        but = f'one of them is {array[~is_finite][0]}'
+      raise ResultError(
+        f'{must} finite numbers of shape {shape} for {name!r}, but {but}.'
+      )
+    array.setflags(write=False)  # The next ones are new ones.
+    arrays[name] = array
+  return arrays
+
+
+def state_weights(weights: Any, num_clients: int) -> np.ndarray:
+  """Returns weights of the state sum; raises unless each client has one."""
+  if (
+    not _is_vector(weights, 'fiu')
+    or weights.size != num_clients
+    or not np.isfinite(weights).all()
+  ):
+    raise ResultError(
+      'The state_weights of a method must be an array with a finite number for '
+      f'each of the {num_clients} clients that deliver, but it is '
+      f'{describe(weights)}.'
+    )
+  return weights
+
+
+def check_vectors(rule: Any) -> None:
+  """Raises a `ResultError` unless a method's step returns two tensors."""
+  with np.errstate(all='ignore'):
+    found = rule.step(*np.ones((3, 1), np.float32))
+  if not isinstance(found, (tuple, list)) or len(found) != 2:
+    raise ResultError(
+      'The step of vectors.Vectors must return two tensors, Delta and the '
+      f"server's vector after it, but it returned {describe(found)}."
     )
 
 

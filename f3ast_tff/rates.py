@@ -68,7 +68,7 @@ def update(r: np.ndarray, selected: np.ndarray, beta: float) -> np.ndarray:
 
 def parse_step(how: str) -> tuple[str, float]:
   """Returns the kind of a step and, if it is annealed, its T0."""
-  kind, _, text = how.partition(':')
+  kind, _, text = str(how).partition(':')
   if how in (CONSTANT, CORRECTED):
     return how, 0.0
   try:
@@ -91,7 +91,8 @@ def step(beta: float, how: str, round_num: int) -> float:
       that is beta, r(t) is the mean of the rounds so far and of T0 rounds at
       r(0). `corrected` for beta / (1 - (1 - beta)^t), by which r(t) is the
       moving average of the rounds so far without r(0), as Adam corrects its
-      moments (Kingma and Ba, 2015).
+      moments (Kingma and Ba, 2015); then, as with `annealed:0`, r is 0 and H
+      infinite until all clients with data have been counted.
     round_num: The round t = 1, 2, ...
 
   Returns:
@@ -101,6 +102,8 @@ def step(beta: float, how: str, round_num: int) -> float:
     return beta
   kind, t0 = parse_step(how)
   if kind == CORRECTED:
+    if round_num == 1:  # Rounding must not leave something of r(0).
+      return 1.0
     return min(1.0, beta / (1 - (1 - beta) ** round_num))
   return max(beta, 1 / (round_num + t0))
 

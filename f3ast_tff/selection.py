@@ -167,7 +167,8 @@ class Method:
     wrap: Maps the policy to the one that is used: other weights, for example.
     initial: Maps p to what is kept of each client before the first round.
     next: Maps (situation, cohort) to what is kept after the round; the cohort
-      is those whose updates count. Losses asked for again cost nothing.
+      is those whose updates count. Losses asked for again cost nothing. What
+      there was, by default.
     vectors: What it does with vectors of the model's size; None for none.
     state_weights: Maps (situation, cohort) to the weights of the state sum, see
       `vectors`; p_k by default. The cohort is those who deliver.
@@ -175,7 +176,7 @@ class Method:
 
   wrap: Callable[[Policy], Policy] = lambda policy: policy
   initial: Callable[[np.ndarray], Kept] = lambda p: {}
-  next: Callable[[Situation, Cohort], Kept] = lambda s, cohort: {}
+  next: Callable[[Situation, Cohort], Kept] = lambda s, cohort: s.kept
   vectors: Optional[vectors_lib.Vectors] = None
   state_weights: Callable[[Situation, Cohort], np.ndarray] = _data_shares
 

@@ -28,7 +28,8 @@ from f3ast_tff import randomness
 from f3ast_tff import rates
 from f3ast_tff import selection
 
-# The name under which the step of the rates is kept, if it changes.
+# The name under which the step of the rates is kept, if it changes. No method
+# may keep anything of that name.
 STEP = 'step'
 
 
@@ -122,6 +123,19 @@ class Selector:
     rates.check(self.p, self.beta)
     checks.check_number_of_clients(self.availability, self.p.size)
     checks.check_rates('initial_rates', self.initial_rates, self.p.size)
+    if STEP in self._initial:
+      raise checks.ResultError(
+        f'A method may not keep anything called {STEP!r}, which is the step of '
+        'the rates; choose another name in its initial and next.'
+      )
+    if self.method.vectors:
+      checks.check_vectors(self.method.vectors)
+
+  @functools.cached_property
+  def _initial(self) -> dict[str, np.ndarray]:
+    return checks.kept(
+      'The initial of a method must return', self.method.initial(self.p)
+    )
 
   @functools.cached_property
   def _policy(self) -> selection.Policy:
@@ -135,7 +149,7 @@ class Selector:
   @property
   def initial_kept(self) -> selection.Kept:
     """What is kept of clients before the first round."""
-    return {**self.method.initial(self.p), **self._kept_step(1)}
+    return {**self._initial, **self._kept_step(1)}
 
   def step(self, round_num: int) -> float:
     """Returns the step of the rates in a round, beta_t."""
@@ -147,9 +161,14 @@ class Selector:
     return {STEP: np.array(self.step(round_num))}
 
   @property
+  def max_selected(self) -> int:
+    """The most clients that train in a round."""
+    return self._num_selected(self.constraint.maximum)
+
+  @property
   def max_clients(self) -> int:
     """The most clients that train, or are queried, in a round."""
-    most = self._num_selected(self.constraint.maximum)
+    most = self.max_selected
     return max(most, self.num_candidates) if self.needs_losses else most
 
   def _num_selected(self, k: int) -> int:
@@ -161,6 +180,7 @@ class Selector:
     r: np.ndarray,
     losses_of: selection.LossesOf = selection.no_losses,
     kept: Optional[selection.Kept] = None,
+    available: Optional[np.ndarray] = None,
   ) -> Selection:
     """Returns who takes part in round t, given r(t-1).
 
@@ -168,16 +188,19 @@ class Selector:
       round_num: The round t = 1, 2, ...
       r: r(t-1), as in the state of the server.
       losses_of: Queries clients for the loss of the global model.
-      kept: What the method keeps, as in the state of the server; None for what
-        it begins with.
+      kept: What the method keeps: `Selection.kept` of the round before. None
+        for what it begins with, in round 1 or if it keeps nothing.
+      available: The mask A_t, if it is observed; None to ask the model.
 
     Returns:
       A_t, S_t, who of them delivers nothing, and what is kept then.
     """
     randomness.check_round(round_num)
-    available = self.availability(round_num)
-    checks.check_mask(available, self.p.size, self.availability, round_num)
-    kept = self.initial_kept if kept is None else kept
+    model = None
+    if available is None:
+      model, available = self.availability, self.availability(round_num)
+    checks.check_mask(available, self.p.size, model, round_num)
+    kept = self._kept_before(round_num, kept)
     s = self._situation(available, round_num, r, losses_of, kept)
     cohort = self._cohort(s)
     delivers, r_counts = np.ones(cohort.clients.size, bool), None
@@ -193,7 +216,9 @@ class Selector:
     weights = self._scaled(weights, round_num)
     delivered = selection.Cohort(cohort.clients[delivers], weights[delivers])
     state_weights = np.zeros(delivers.size)
-    state_weights[delivers] = self.method.state_weights(s, delivered)
+    state_weights[delivers] = checks.state_weights(
+      self.method.state_weights(s, delivered), delivered.clients.size
+    )
     cohort = selection.Cohort(cohort.clients, weights)
     if r_counts == delivery_lib.DELIVERED:
       cohort, state_weights = delivered, state_weights[delivers]
@@ -201,8 +226,12 @@ class Selector:
     def kept_without(clients: np.ndarray) -> selection.Kept:
       counts = ~np.isin(delivered.clients, clients)
       counted = selection.Cohort(*(each[counts] for each in delivered))
-      step = self._kept_step(round_num + 1)
-      return {**self.method.next(s, counted), **step}
+      after = checks.kept(
+        'The next of a method must return',
+        self.method.next(s, counted),
+        self._initial,
+      )
+      return {**after, **self._kept_step(round_num + 1)}
 
     return Selection(
       available,
@@ -219,14 +248,26 @@ class Selector:
     round_num: int,
     r: np.ndarray,
     losses_of: selection.LossesOf = selection.no_losses,
+    kept: Optional[selection.Kept] = None,
   ) -> selection.Cohort:
-    """Returns S_t, given A_t and r(t-1)."""
-    randomness.check_round(round_num)
-    checks.check_mask(available, self.p.size)
-    cohort = self._cohort(
-      self._situation(available, round_num, r, losses_of, self.initial_kept)
-    )
-    return cohort._replace(weights=self._scaled(cohort.weights, round_num))
+    """Returns the cohort of `select`, given A_t and r(t-1)."""
+    return self.select(round_num, r, losses_of, kept, available).cohort
+
+  def _kept_before(
+    self, round_num: int, kept: Optional[selection.Kept]
+  ) -> selection.Kept:
+    """Returns what the method keeps before a round, without the step."""
+    if kept is not None:
+      own = {name: kept[name] for name in kept if name != STEP}
+      return checks.kept('kept must hold', own, self._initial)
+    if round_num > 1 and (self._initial or self.method.vectors):
+      what = 'vectors' if self.method.vectors else 'numbers'
+      raise ValueError(
+        f'The method keeps {what} of clients, but round {round_num} is '
+        'selected without; give the `kept` that select returned for the round '
+        'before, or let a Training run the rounds, which also keeps vectors.'
+      )
+    return self._initial
 
   def _situation(
     self,
@@ -274,15 +315,39 @@ class Selector:
     if total > self.sum_cap:
       weights = weights * (self.sum_cap / total)
     if self.factors is not None:
+      if round_num > self.factors.size:
+        raise ValueError(
+          f'factors has {self.factors.size} rounds, but this is round '
+          f'{round_num}; give a factor for each.'
+        )
       # The server's SGD is linear: all weights times a factor is its learning
       # rate times that. Here all that follows sees it.
       weights = float(self.factors[round_num - 1]) * weights
     return weights
 
   def next_rates(
-    self, r: np.ndarray, cohort: selection.Cohort, round_num: int = 1
+    self,
+    r: np.ndarray,
+    cohort: selection.Cohort,
+    round_num: Optional[int] = None,
   ) -> np.ndarray:
-    """Returns r(t), given r(t-1), whom it counts, and t if it matters."""
+    """Returns r(t), given r(t-1), whom it counts, and t.
+
+    Args:
+      r: r(t-1).
+      cohort: Whom r counts.
+      round_num: The round t; may be left out if the step is constant.
+
+    Returns:
+      r(t).
+    """
+    if round_num is None:
+      if self.rate_step != rates.CONSTANT:
+        raise ValueError(
+          f'With rate_step={self.rate_step!r} the step of the rates depends on '
+          'the round; give it, as in next_rates(r, cohort, t).'
+        )
+      round_num = 1
     selected = np.zeros(r.size, bool)
     selected[cohort.clients] = True
     return rates.update(r, selected, self.step(round_num))
@@ -298,7 +363,16 @@ class Selector:
 
     Yields:
       The rounds.
+
+    Raises:
+      ValueError: If the policy queries losses.
     """
+    if self.needs_losses:
+      raise ValueError(
+        f'The policy {checks.name_of(self._policy)} queries clients for their '
+        'loss, but simulate has no model and so no losses; call select with a '
+        'losses_of in a loop instead.'
+      )
     r = self.initial_rates if r is None else r
     kept = self.initial_kept
     for t in range(1, num_rounds + 1):

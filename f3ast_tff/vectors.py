@@ -20,6 +20,8 @@ from collections.abc import Callable
 import dataclasses
 from typing import Any
 
+import numpy as np
+
 # How many tables of all clients' vectors a run in memory needs at most: a round
 # makes a new one of the old, whose place TensorFlow does not give back at once,
 # and a checkpoint its content. Runs on Shakespeare needed up to 5.3.
@@ -64,3 +66,9 @@ class Vectors:
   moves_alone: bool = False
   replaces_sum: bool = False
   needs_sgd: bool = False
+
+  @property
+  def is_linear(self) -> bool:
+    """Whether Delta is the model sum, so that it is linear in the weights."""
+    delta, _ = self.step(*np.array([[2], [3], [5]], np.float32))
+    return not self.replaces_sum and bool(delta[0] == 3)

@@ -157,7 +157,9 @@ def test_weights_of_ca_fed_do_not_go_to_others(counts):
     method=ca_fed.build(lambda round_num: pi),
   )
   for t, expected in ((1, [0.625, 0.6, 10]), (2, [0.625, 0.6, 0])):
-    clients, weights = selector.select(t, selector.initial_rates, _ones).cohort
+    clients, weights = selector.select(
+      t, selector.initial_rates, _ones, selector.initial_kept
+    ).cohort
     found = np.zeros(3)
     found[clients] = weights
     np.testing.assert_allclose(found, expected)
@@ -165,7 +167,9 @@ def test_weights_of_ca_fed_do_not_go_to_others(counts):
   mean = dataclasses.replace(
     selector, policy=methods.POLICIES['proportional']
   )
-  weights = mean.select(2, mean.initial_rates, _ones).cohort.weights
+  weights = mean.select(
+    2, mean.initial_rates, _ones, mean.initial_kept
+  ).cohort.weights
   np.testing.assert_allclose(weights[:2], [0.5, 0.5])
 
 

@@ -174,7 +174,36 @@ _LIBRARY = {
     lambda: _selector(policy='f3st'), "did you mean 'f3ast'"
   ),
   'an algorithm for a policy': (
-    lambda: _selector(policy='fedadam'), "did you mean 'proportional'"
+    lambda: _selector(policy='scaffold'), "takes algorithm='scaffold'"
+  ),
+  'an algorithm with another server optimizer': (
+    lambda: _selector(policy='fedadam'),
+    "build_training the server_optimizer adam,.*policy='proportional'\\.",
+  ),
+  'a misspelt algorithm': (
+    lambda: _selector(algorithm='scafold'), "did you mean 'scaffold'"
+  ),
+  'no algorithm': (lambda: _selector(algorithm=None), 'algorithm must be'),
+  'a number for the step of the rates': (
+    lambda: _selector(rate_step=5), 'annealed:T0 .* but it is 5'
+  ),
+  'a number for a method': (
+    lambda: _selector(method=3), 'or a selection.Method, but it is 3'
+  ),
+  'a class for a method': (
+    lambda: _selector(method=selection.Method), 'the class Method'
+  ),
+  'one factor': (
+    lambda: _selector(factors=0.5), 'one for each round, but it is 0.5'
+  ),
+  'a negative factor': (lambda: _selector(factors=[1, -1]), 'a list of 2'),
+  'factors for a step that is no sum': (
+    lambda: _selector(factors=[1, 1], algorithm='mifa'),
+    'factors is for methods whose step is a sum of weighted updates',
+  ),
+  'factors for too few rounds': (
+    lambda: _selector(factors=[1, 1]).select(3, linear.P),
+    'factors has 2 rounds, but this is round 3',
   ),
   'a number for delivery': (
     lambda: _selector(delivery=0.9), 'delivery.Delivery or None.*is 0.9'

@@ -160,7 +160,10 @@ def _main(arguments: Sequence[str]) -> tuple[int, str]:
       selector_lib.check_anybody(selector, config.rounds)
     for t in (1, 2):
       available, cohort, *_ = selector.select(
-        t, selector.initial_rates, lambda clients: np.ones(clients.size)
+        t,
+        selector.initial_rates,
+        lambda clients: np.ones(clients.size),
+        selector.initial_kept,
       )
       assert available[cohort.clients].all()
       assert len(set(cohort.clients)) == cohort.clients.size

@@ -124,6 +124,17 @@ def test_at_the_tie_point_scores_are_equal_and_rates_sum_to_k(
     assert r.sum() == pytest.approx(k)
 
 
+@pytest.mark.parametrize('beta', [0.001, 0.01, 0.07, 0.3, 1.0])
+def test_corrected_steps_leave_nothing_of_the_first_rates(beta):
+  # With beta / (1 - (1 - beta)) some of these would be 1 - 1e-14.
+  assert rates.step(beta, 'corrected', 1) == 1
+  r = rates.update(_R, np.array([0, 1, 0]), rates.step(beta, 'corrected', 1))
+  np.testing.assert_array_equal(r, [0, 1, 0])
+  # Two rounds: the weights of the moving average, normalised.
+  r = rates.update(r, np.array([1, 0, 0]), rates.step(beta, 'corrected', 2))
+  np.testing.assert_allclose(r, np.array([1, 1 - beta, 0]) / (2 - beta))
+
+
 @pytest.mark.parametrize(
   'call, message',
   [
@@ -132,6 +143,7 @@ def test_at_the_tie_point_scores_are_equal_and_rates_sum_to_k(
     (lambda: rates.check(np.array([1.5, -0.5]), 0.1), '>= 0'),
     (lambda: rates.check(_P, 0.0), 'beta'),
     (lambda: rates.check(_P, float('nan')), 'beta'),
+    (lambda: rates.parse_step(3), 'annealed:T0 .* but it is 3'),
     (lambda: rates.initial(_P, 1, 'zero'), 'kp, p, uniform, tie'),
     (lambda: rates.initial(_P, 1, 'tie', 'some'), 'uncorrelated, positive'),
     (lambda: rates.gradient(_P, _R, 'some'), 'uncorrelated, positive'),

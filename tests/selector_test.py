@@ -9,9 +9,12 @@ import numpy as np
 import pytest
 
 from f3ast_tff import availability
+from f3ast_tff import checks
 from f3ast_tff import communication
 from f3ast_tff import methods
+from f3ast_tff import rates
 from f3ast_tff import selection
+from f3ast_tff import vectors
 
 _P = np.array([5, 1, 8, 2, 2, 7, 3, 4]) / 32
 
@@ -158,6 +161,191 @@ def test_who_needs_losses_says_so():
     selector.select(1, _P)
   plain = _selector(num_candidates=7)
   assert not plain.needs_losses and plain.max_clients == 3
+
+
+def _counting(name='times', **changes):
+  """Returns a method that counts how often each client took part."""
+
+  def count(s, cohort):
+    times = s.kept[name].copy()
+    times[cohort.clients] += 1
+    return {name: times}
+
+  given = {'initial': lambda p: {name: np.zeros(p.size)}, 'next': count}
+  return selection.Method(**{**given, **changes})
+
+
+@pytest.mark.parametrize('step', ['constant', 'corrected', 'annealed:10'])
+def test_a_loop_outside_gives_what_simulate_gives(step):
+  # Weights of who took part before are doubled, so that what is kept counts.
+  def wrap(policy):
+    def select(s, rng):
+      clients, weights = policy(s, rng)
+      assert list(s.kept) == ['times']  # Not the step, which is not its own.
+      return selection.Cohort(
+        clients, weights * (1 + (s.kept['times'][clients] > 0))
+      )
+
+    return select
+
+  selector = _selector(rate_step=step, method=_counting(wrap=wrap))
+  r, kept = selector.initial_rates, selector.initial_kept
+  times = np.zeros(_P.size)
+  for found in selector.simulate(20):
+    t = found.round_num
+    mask = selector.availability(t)
+    cohort = selector.select_among(mask, t, r, kept=kept)
+    selected = selector.select(t, r, kept=kept, available=mask)
+    _assert_same(cohort, found.cohort)
+    _assert_same(selected.cohort, found.cohort)
+    r, kept = selector.next_rates(r, cohort, t), selected.kept
+    np.testing.assert_array_equal(r, found.rates)
+    times[cohort.clients] += 1
+    np.testing.assert_array_equal(kept['times'], times)
+
+
+def test_a_loop_that_forgets_is_refused():
+  cohort = selection.Cohort(np.array([0]), np.ones(1))
+  annealed = _selector(rate_step='annealed:10', beta=0.01)
+  with pytest.raises(ValueError, match=r'next_rates\(r, cohort, t\)'):
+    annealed.next_rates(_P, cohort)
+  for t, step in ((1, 1 / 11), (10, 1 / 20), (1000, 0.01)):
+    found = annealed.next_rates(_P, cohort, t)
+    np.testing.assert_allclose(found[1:], _P[1:] * (1 - step))
+  assert annealed.select(7, _P).kept  # Only the step, which it knows.
+  for method, what in ((_counting(), 'numbers'), ('scaffold', 'vectors')):
+    selector = _selector(method=method)
+    assert set(selector.select(1, _P).kept) == set(selector.initial_kept)
+    for call in (
+      lambda s: s.select(2, _P),
+      lambda s: s.select_among(np.ones(_P.size, bool), 2, _P),
+    ):
+      with pytest.raises(ValueError, match=f'keeps {what} .* but round 2'):
+        call(selector)
+    selector.select(2, _P, kept=selector.initial_kept)
+
+
+def test_a_method_without_next_keeps_what_it_began_with():
+  sizes = np.arange(8.0)
+  method = selection.Method(initial=lambda p: {'sizes': sizes})
+  for step in ('constant', 'corrected'):
+    selector = _selector(method=method, rate_step=step)
+    kept = selector.select(1, _P).kept
+    np.testing.assert_array_equal(kept['sizes'], sizes)
+    assert set(kept) == set(selector.initial_kept)
+
+
+def test_what_is_kept_is_in_the_order_and_type_of_the_first():
+  method = selection.Method(
+    initial=lambda p: {'a': np.zeros(p.size, int), 'b': 1},
+    next=lambda s, cohort: {'b': True, 'a': s.p > 0},
+  )
+  kept = _selector(method=method).select(1, _P).kept
+  assert [(k, v.dtype, v.shape) for k, v in kept.items()] == [
+    ('a', np.float64, (8,)), ('b', np.float64, ())
+  ]
+
+
+def test_what_is_kept_cannot_be_changed_in_place():
+  def count(s, cohort):
+    s.kept['times'][cohort.clients] += 1
+    return s.kept
+
+  selector = _selector(method=_counting(next=count))
+  with pytest.raises(ValueError, match='read-only'):
+    list(selector.simulate(9))
+  np.testing.assert_array_equal(selector.initial_kept['times'], np.zeros(8))
+  # Nor does what the user holds become read-only.
+  mine = np.zeros(8)
+  selector = _selector(method=_counting(initial=lambda p: {'times': mine}))
+  selector.select(2, _P, kept={'times': mine})
+  mine += 1
+
+
+def _initial(value):
+  return selection.Method(initial=lambda p: value)
+
+
+def _next(value):
+  return _counting(next=lambda s, cohort: value)
+
+
+@pytest.mark.parametrize(
+  'method, message',
+  [
+    (_counting('step'), "may not keep anything called 'step'"),
+    (_initial(None), 'initial of a method must return arrays .* is None'),
+    (_initial({1: _P}), 'arrays by name'),
+    (_initial({'a': 'x'}), "finite numbers .* for 'a', but the text 'x'"),
+    (_initial({'a': np.full(8, np.inf)}), "for 'a', but one of them is inf"),
+    (_next(None), 'next of a method must return arrays by name.* is None'),
+    (_next({}), 'must return times, as `initial` does, but it is nothing'),
+    (_next({'time': _P}), 'must return times, .* but it is time'),
+    (_next({'times': _P[1:]}), r'shape \(8,\).* an array of shape \(7,\)'),
+    (_next({'times': 3}), r"numbers of shape \(8,\) for 'times', but 3"),
+    (_next({'times': np.full(8, np.nan)}), "'times', but one of them is nan"),
+    (
+      selection.Method(state_weights=lambda s, cohort: s.p),
+      r'finite number for each of the [0-3] clients .* shape \(8,\)',
+    ),
+    (
+      selection.Method(state_weights=lambda s, cohort: None), 'it is None'
+    ),
+    (
+      selection.Method(
+        state_weights=lambda s, cohort: cohort.weights * np.inf
+      ),
+      'state_weights of a method must be',
+    ),
+    (
+      selection.Method(vectors=vectors.Vectors(step=lambda v, m, s: m)),
+      r"Delta and the server's vector .* an array of shape \(1,\)",
+    ),
+  ],
+)
+def test_what_a_method_returns_is_checked(method, message):
+  with pytest.raises(checks.ResultError, match=message) as error:
+    # Somebody takes part.
+    _selector(method=method, availability='always', clients_per_round=3).select(
+      1, _P
+    )
+  assert str(error.value).endswith('.') and '\n' not in str(error.value)
+
+
+def test_wrong_kept_is_named():
+  selector = _selector(method=_counting())
+  with pytest.raises(checks.ResultError, match='kept must hold times'):
+    selector.select(2, _P, kept={})
+
+
+def test_simulate_says_that_it_has_no_losses():
+  for changes in ({'method': 'afl'}, {'method': 'ca_fed'},
+                  {'policy': 'power_of_choice'}):
+    with pytest.raises(ValueError, match='simulate has no model and so no'):
+      list(_selector(**changes).simulate(3))
+
+
+def test_with_corrected_steps_h_is_infinite_until_all_have_taken_part():
+  # By hand: r(1) is 1 for who took part and 0 for all others.
+  p = np.array([0.5, 0.3, 0.2])
+  selector = methods.build_selector(p, 'always', 1, rate_step='corrected')
+  seen = set()
+  for t, found in enumerate(selector.simulate(5), 1):
+    seen |= set(found.cohort.clients.tolist())
+    # Who was never seen comes first: its score is infinite.
+    assert len(seen) == min(t, 3)
+    if t == 1:
+      assert sorted(found.rates) == [0, 0, 1]
+      np.testing.assert_array_equal(
+        found.cohort.weights, p[found.cohort.clients]
+      )
+    np.testing.assert_array_equal(found.rates > 0, np.isin([0, 1, 2], [*seen]))
+    assert np.isinf(rates.variance_bound(p, found.rates)) == (t < 3)
+
+
+def test_losses_are_asked_of_more_clients_than_train():
+  selector = _selector('power_of_choice', num_candidates=7)
+  assert (selector.max_selected, selector.max_clients) == (3, 7)
 
 
 def test_rounds_count_from_1():

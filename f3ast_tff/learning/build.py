@@ -158,6 +158,8 @@ def build_training(
       'A method that keeps vectors of clients trains on arrays only, but '
       f'{why_not or "these clients have none"}.'
     )
+  if clients.arrays is not None and clients.arrays.steps:
+    raise clients_lib.no_steps(why_not)
   if why_not:
     logging.warning(
       'Clients cannot train on arrays: %s. They train on their datasets, '
@@ -255,7 +257,7 @@ def _on_arrays(
     build_local = functools.partial(
       vector_training.build,
       rule=selector.method.vectors,
-      num_slots=min(num_clients, selector.max_clients),
+      num_slots=min(num_clients, selector.max_selected),
     )
   process = compose(
     build_local(

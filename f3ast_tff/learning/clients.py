@@ -299,7 +299,10 @@ def read_arrays(
 
 
 def read_clients(
-  client_data: tff.simulation.datasets.ClientData, in_memory: bool = True
+  client_data: tff.simulation.datasets.ClientData,
+  in_memory: bool = True,
+  *,
+  steps: int = 0,
 ) -> ClientDatasets:
   """Reads the clients of a TFF user.
 
@@ -309,17 +312,32 @@ def read_clients(
   Args:
     client_data: Clients whose datasets are batched.
     in_memory: Whether to read them into arrays where that can be done.
+    steps: The local steps of every client, for arrays only; 0 for one pass over
+      its dataset. Datasets that repeat themselves would change p.
 
   Returns:
     The clients.
 
   Raises:
-    ValueError: If it is no `ClientData`, or its datasets are not batched.
+    ValueError: If it is no `ClientData`, its datasets are not batched, or there
+      are steps, but no arrays.
   """
   _check_client_data(client_data)
-  if not in_memory:
-    return ClientDatasets(client_data)
-  try:
-    return ClientDatasets(client_data, read_arrays(client_data))
-  except UnfitError as error:
-    return ClientDatasets(client_data, why_not=str(error))
+  arrays, why_not = None, ''
+  if in_memory:
+    try:
+      arrays = dataclasses.replace(read_arrays(client_data), steps=steps)
+    except UnfitError as error:
+      why_not = str(error)
+  clients = ClientDatasets(client_data, arrays, why_not)
+  if steps and arrays is None:
+    raise no_steps(why_not or 'in_memory is False')
+  return clients
+
+
+def no_steps(why_not: str) -> ValueError:
+  """Returns the error of local steps where clients train on datasets."""
+  return ValueError(
+    f'Local steps are for clients that train on arrays, but {why_not}; change '
+    'that, or leave `steps` out of read_clients.'
+  )

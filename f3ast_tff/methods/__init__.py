@@ -3,11 +3,11 @@
 To add one, write its file and name it below. A policy, which selects and
 weights, is then a value of `--selection`, and of `policy` in `build_selector`.
 What is added to a policy is a value of `--method`, and of `method` there.
-Either makes an algorithm, a value of `--algorithm`.
+Either makes an algorithm, a value of `--algorithm`, and of `algorithm` there.
 """
 
 from collections.abc import Callable
-import functools
+import inspect
 import math
 import numbers
 from typing import Any, NamedTuple, Optional, Union
@@ -63,8 +63,8 @@ def _ca_fed(
   return ca_fed.build(availability.probabilities, eigenvalues)
 
 
-# What can be added to a policy, by name. A number after a colon is given to it;
-# after ca_fed, `true` is for the true availability. See docs/methods.md.
+# What can be added to a policy, by name. What has a parameter is given a number
+# after a colon; `availability` is given for `true`. See docs/methods.md.
 METHODS: dict[str, Callable[..., selection.Method]] = {
   'none': lambda: selection.NO_METHOD,
   'fedau': fedau.build,
@@ -76,8 +76,6 @@ METHODS: dict[str, Callable[..., selection.Method]] = {
   'scaffold': scaffold.build,
   'feddyn': feddyn.build,
 }
-
-_WITHOUT_NUMBER = ('none', 'ca_fed', 'mifa', 'fedawe', 'scaffold')
 
 
 def parse_method(
@@ -98,19 +96,23 @@ def parse_method(
   name, colon, value = text.partition(':')
   if name not in METHODS:
     raise checks.unknown('method', name, list(METHODS))
+  build, form = METHODS[name], name
   if not colon:
-    return METHODS[name]()
-  if text == 'ca_fed:true':
-    return METHODS[name](availability)
-  try:
-    number = float(value)
-  except ValueError:
-    number = math.nan
-  if name in _WITHOUT_NUMBER or not math.isfinite(number):
-    takes = '' if name in _WITHOUT_NUMBER else ':NUMBER'
-    takes = ' or ca_fed:true' if name == 'ca_fed' else takes
-    raise ValueError(f'method must be {name}{takes}, but it is {text!r}.')
-  return METHODS[name](number)
+    return build()
+  takes = inspect.signature(build).parameters
+  if 'availability' in takes:
+    form = f'{name} or {name}:true'
+    if value == 'true':
+      return build(availability)
+  elif takes:
+    form = f'{name}:NUMBER'
+    try:
+      number = float(value)
+    except ValueError:
+      number = math.nan
+    if math.isfinite(number):
+      return build(number)
+  raise ValueError(f'method must be {form}, but it is {text!r}.')
 
 
 SERVER_OPTIMIZERS = ('sgd', 'momentum', 'adam', 'yogi', 'adagrad')
@@ -168,10 +170,47 @@ ALGORITHMS: dict[str, Algorithm] = {
 }
 
 
-def _unknown_policy(name: str) -> ValueError:
+def _check_policy(policy: Any) -> None:
+  """Raises a `ValueError` unless it is a function or the name of a policy."""
   known = [*POLICIES, FIXED_POLICY]
-  meant = ALGORITHMS[name].selection if name in ALGORITHMS else name
-  return checks.unknown('policy', name, known, meant)
+  if callable(policy) or (isinstance(policy, str) and policy in known):
+    return
+  if not isinstance(policy, str):
+    raise ValueError(
+      f'policy must be one of {", ".join(known)}, or a function of your own, '
+      f'but it is {checks.describe(policy)}.'
+    )
+  if policy in ALGORITHMS:
+    _of_algorithm(policy)  # Raises if it is more than a selector.
+    raise ValueError(
+      f'policy must be one of {", ".join(known)} or one of your own, but '
+      f'{policy!r} is an algorithm, of which a policy is a part; '
+      f'build_selector takes algorithm={policy!r}.'
+    )
+  raise checks.unknown('policy', policy, known)
+
+
+def _method(
+  method: Any, availability: Optional[availability_lib.Availability] = None
+) -> selection.Method:
+  """Returns a method that is given, or named; see `parse_method`."""
+  if isinstance(method, str):
+    return parse_method(method, availability)
+  if isinstance(method, selection.Method):
+    return method
+  raise ValueError(
+    f'method must be one of {", ".join(METHODS)}, or a selection.Method, but '
+    f'it is {checks.describe(method)}.'
+  )
+
+
+def _check_cap(name: str, cap: Any) -> None:
+  """Raises a `ValueError` unless a cap is a number, 0 for none."""
+  if not (isinstance(cap, numbers.Real) and float(cap) >= 0):
+    raise ValueError(
+      f'{name} must be a number above 0, or 0 for none, but it is '
+      f'{checks.describe(cap)}.'
+    )
 
 
 def register(
@@ -179,20 +218,27 @@ def register(
   policy: Union[str, selection.Policy],
   server_optimizer: str = 'sgd',
   method: Union[str, selection.Method] = 'none',
+  *,
+  rate_init: str = 'tie',
+  rate_step: str = rates.CONSTANT,
+  sum_cap: float = 0.0,
 ) -> None:
   """Adds an algorithm of your own: a value of `--algorithm`.
 
   Args:
     name: What to call it, and its policy if that is a function.
     policy: Whom it selects and how it weights: a function, or a name of
-      `POLICIES`.
+      `POLICIES`, or `fixed_policy`.
     server_optimizer: The server's optimizer.
     method: What is added to the policy, which may keep numbers or vectors of
       clients: a `selection.Method`, or a text that `parse_method` reads.
+    rate_init: r(0), see `rates.initial`.
+    rate_step: The step of the rates, see `rates.step`.
+    sum_cap: The highest sum of a round's weights; 0 for any.
 
   Raises:
-    ValueError: If the name is taken or cannot be one, or there is no such
-      policy, server optimizer or method. Then nothing is added.
+    ValueError: If the name is taken or cannot be one, or the others are not
+      what they must be. Then nothing is added.
   """
   if not (isinstance(name, str) and name.isascii() and name.isidentifier()):
     raise ValueError(
@@ -201,26 +247,30 @@ def register(
     )
   if name in (*ALGORITHMS, *POLICIES, *METHODS, FIXED_POLICY):
     raise ValueError(f'There is a method {name} already; choose another name.')
-  if not callable(policy) and policy not in POLICIES:
-    raise _unknown_policy(policy)
+  _check_policy(policy)
   if server_optimizer not in SERVER_OPTIMIZERS:
     raise ValueError(
       f'The server optimizer of {name} must be one of '
       f'{", ".join(SERVER_OPTIMIZERS)}, but it is {server_optimizer!r}.'
     )
-  if not isinstance(method, selection.Method):
-    parse_method(method)  # Raises if there is none.
-  else:
-    METHODS[name] = functools.partial(_given, method)
+  own = _method(method)
+  if rate_init not in rates.INITIAL_RATES:
+    raise ValueError(
+      f'rate_init must be one of {", ".join(rates.INITIAL_RATES)}, but it is '
+      f'{checks.describe(rate_init)}.'
+    )
+  rates.parse_step(rate_step)
+  _check_cap('sum_cap', sum_cap)
+  check_caps(own, 0, sum_cap)
+  if not isinstance(method, str):
+    METHODS[name] = lambda: own
     method = name
-  if callable(policy):
+  if not isinstance(policy, str):
     POLICIES[name] = policy
     policy = name
-  ALGORITHMS[name] = Algorithm(policy, server_optimizer, method)
-
-
-def _given(method: selection.Method) -> selection.Method:
-  return method
+  ALGORITHMS[name] = Algorithm(
+    policy, server_optimizer, method, rate_init, rate_step, float(sum_cap)
+  )
 
 
 def form_of_h(
@@ -286,23 +336,71 @@ def _check_fit(
   groups.check(quotas, constraint)
 
 
+def _check_factors(factors: Any, method: selection.Method) -> None:
+  """Raises a `ValueError` unless factors are numbers, and fit the method."""
+  array = np.asarray(factors)
+  if (
+    array.ndim != 1
+    or array.dtype.kind not in 'fiu'
+    or not (np.isfinite(array) & (array >= 0)).all()
+  ):
+    raise ValueError(
+      'factors must be an array of finite numbers >= 0, one for each round, '
+      f'but it is {checks.describe(factors)}.'
+    )
+  check_linear('factors', method)
+
+
+def check_linear(setting: str, method: selection.Method) -> None:
+  """Raises a `ValueError` if factors of weights are none of the step."""
+  if not method.vectors:
+    return
+  checks.check_vectors(method.vectors)
+  if not method.vectors.is_linear:
+    raise ValueError(
+      f'{setting} is for methods whose step is a sum of weighted updates, '
+      'but that of this method is not; leave it out, or take another method.'
+    )
+
+
+def _of_algorithm(name: Any) -> Algorithm:
+  """Returns the parts of an algorithm that a selector alone can be."""
+  if not isinstance(name, str) or name not in ALGORITHMS:
+    raise checks.unknown('algorithm', str(name), ALGORITHMS)
+  parts = ALGORITHMS[name]
+  if parts.server_optimizer != 'sgd':
+    rest = ''.join(
+      f', {field}={getattr(parts, field)!r}'
+      for field, default in Algorithm._field_defaults.items()
+      if getattr(parts, field) != default
+    )
+    raise ValueError(
+      f'The algorithm {name} is more than a selector: give build_training the '
+      f'server_optimizer {parts.server_optimizer}, and build_selector '
+      f'policy={parts.selection!r}{rest}.'
+    )
+  return parts
+
+
 def build_selector(
   p: np.ndarray,
   availability: Union[str, availability_lib.Availability],
   clients_per_round: Union[int, str, communication.Constraint],
   *,
-  policy: Union[str, selection.Policy] = 'f3ast',
+  algorithm: str = 'f3ast',
+  policy: Union[None, str, selection.Policy] = None,
   beta: float = 0.001,
-  rate_init: str = 'tie',
+  rate_init: Optional[str] = None,
   correlation: str = 'auto',
   num_candidates: int = 30,
   seed: int = 0,
   delivery: Optional[delivery_lib.Delivery] = None,
   quotas: Optional[groups.Quotas] = None,
-  method: Union[str, selection.Method] = 'none',
-  rate_step: str = rates.CONSTANT,
+  method: Union[None, str, selection.Method] = None,
+  rate_step: Optional[str] = None,
   weight_cap: float = 0.0,
-  sum_cap: float = 0.0,
+  sum_cap: Optional[float] = None,
+  factors: Optional[np.ndarray] = None,
 ) -> selector_lib.Selector:
   """Builds what says who takes part in which round.
 
@@ -313,6 +411,10 @@ def build_selector(
       `availability.parse` reads, e.g. `home_devices` or `markov:0.3,0.1`.
     clients_per_round: How many may take part: K, a text such as
       `uniform:5,15` (see `communication.parse`), or what gives K_t.
+    algorithm: One of `ALGORITHMS`, such as `scaffold` or `f3ast_safe`, whose
+      policy, method, rate_init, rate_step and sum_cap are taken where these are
+      None. One with another server optimizer than SGD is refused, because that
+      is for `build_training`; the error says what to give to each.
     policy: Whom to select: `f3ast`, `proportional` (as FedAvg does),
       `proportional_with_replacement`, `uniform`, `power_of_choice`,
       `fixed_policy`, or a function of your own.
@@ -330,6 +432,9 @@ def build_selector(
     rate_step: The step of the rates: `constant`, `annealed:T0`, `corrected`.
     weight_cap: The highest weight of a client; 0 for any.
     sum_cap: The highest sum of a round's weights; 0 for any.
+    factors: By what to multiply all weights of a round, a number for each; it
+      is the same to multiply the learning rate of the server's SGD. None for no
+      such factors.
 
   Returns:
     The selector.
@@ -342,6 +447,12 @@ def build_selector(
   except (TypeError, ValueError):
     pass  # The check says what it is instead.
   rates.check(p, beta)
+  parts = _of_algorithm(algorithm)
+  policy = parts.selection if policy is None else policy
+  method = parts.method if method is None else method
+  rate_init = parts.rate_init if rate_init is None else rate_init
+  rate_step = parts.rate_step if rate_step is None else rate_step
+  sum_cap = parts.sum_cap if sum_cap is None else sum_cap
   randomness.generator(seed, 'selection')  # Raises if there is no such seed.
   if not checks.is_whole(num_candidates, 1):
     raise ValueError(
@@ -385,49 +496,33 @@ def build_selector(
   if quotas is not None and delivery is not None:
     check_over_selection(delivery.over_selection)
   rates.parse_step(rate_step)
-  for name, cap in (('weight_cap', weight_cap), ('sum_cap', sum_cap)):
-    if not (isinstance(cap, numbers.Real) and cap >= 0):
-      raise ValueError(
-        f'{name} must be a number above 0, or 0 for none, but it is '
-        f'{checks.describe(cap)}.'
-      )
-  if isinstance(method, str):
-    method = parse_method(method, availability)
-  elif not isinstance(method, selection.Method):
-    raise ValueError(
-      f'method must be one of {", ".join(METHODS)}, or a selection.Method, but '
-      f'it is {checks.describe(method)}.'
-    )
+  _check_cap('weight_cap', weight_cap)
+  _check_cap('sum_cap', sum_cap)
+  _check_policy(policy)
+  method = _method(method, availability)
   check_caps(method, weight_cap, sum_cap)
+  if factors is not None:
+    _check_factors(factors, method)
   correlation = form_of_h(correlation, availability)
   rates.numerator(p, correlation)  # Raises if there is no such form.
   if quotas is not None:
     check_quotas(policy)
     _check_fit(quotas, p.size, constraint)
-  chosen: selection.Policy
   if policy == FIXED_POLICY:
-    chosen = fixed_policy.build(availability, constraint, p, correlation, seed)
+    policy = fixed_policy.build(availability, constraint, p, correlation, seed)
   elif isinstance(policy, str):
-    if policy not in POLICIES:
-      raise _unknown_policy(policy)
-    chosen = POLICIES[policy]
-  elif callable(policy):
-    chosen = policy
-  else:
-    raise ValueError(
-      f'policy must be one of {", ".join(POLICIES)}, {FIXED_POLICY}, or a '
-      f'function of your own, but it is {checks.describe(policy)}.'
-    )
+    policy = POLICIES[policy]
   return selector_lib.Selector(
     p=p,
     availability=availability,
     constraint=constraint,
-    policy=chosen,
+    policy=policy,
     initial_rates=rates.initial(p, constraint.mean, rate_init, correlation),
     beta=beta,
     correlation=correlation,
     seed=seed,
     num_candidates=num_candidates,
+    factors=None if factors is None else np.asarray(factors, np.float64),
     delivery=delivery,
     quotas=quotas,
     method=method,

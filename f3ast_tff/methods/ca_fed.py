@@ -13,7 +13,8 @@ of the authors' code; pi and lambda are estimated from earlier rounds, whereas
 that code takes the true ones.
 
 If only some of those left are selected, uniformly, their weights grow by how
-many there were for each. Another selection keeps its own weights.
+many there were for each, which is biased where not all of them take part alike,
+as with quotas or loss after selection. Another selection keeps its own weights.
 """
 
 from collections.abc import Callable

@@ -112,7 +112,7 @@ class Config:
     'weights; ca_fed:true is told the true availability); scaffold, feddyn, '
     'fedvarp, mifa or fedawe (which keep a vector per client). A number '
     'behind a colon replaces the constant of fedau (its K), feddyn (alpha), '
-    "fedvarp (FedStale's beta) and afl. By default the algorithm's.",
+    "fedvarp (FedStale's factor) and afl. By default the algorithm's.",
   )
   server_optimizer: Optional[str] = _setting(
     None,
@@ -458,11 +458,8 @@ class Config:
     if sum_cap is None:
       sum_cap = methods.ALGORITHMS[self.algorithm].sum_cap
     methods.check_caps(method, self.weight_cap, sum_cap)
-    if method.vectors and self.server_rate_file:
-      raise ValueError(
-        f'server_rate_file is for methods whose step is a sum of updates, but '
-        f'method is {name}.'
-      )
+    if self.server_rate_file:
+      methods.check_linear('server_rate_file', method)
     if needs_sgd(name) and (
       optimizer != 'sgd' or self.server_learning_rate not in (None, 1)
     ):

@@ -132,6 +132,7 @@ def build(
   names = _groups(config, p.size, label_shares)
   # Who is available does not depend on what is aimed at.
   model = _availability(config, protocol, p, label_shares)
+  given = server_rate_file.of(config)
   selector = methods.build_selector(
     _target(config, p, names),
     model,
@@ -150,13 +151,9 @@ def build(
     rate_step=config.rate_step or rates.CONSTANT,
     weight_cap=config.weight_cap,
     sum_cap=config.sum_cap or 0.0,
-  )
-  given = server_rate_file.of(config)
-  return dataclasses.replace(
-    selector,
-    num_predictions=num_predictions,
     factors=None if given is None else given.factors,
   )
+  return dataclasses.replace(selector, num_predictions=num_predictions)
 
 
 def check_anybody(selector: selector_lib.Selector, num_rounds: int) -> None:

@@ -186,6 +186,23 @@ def test_the_example_that_only_selects():
   )
 
 
+@pytest.mark.parametrize('step', ['constant', 'corrected', 'annealed:10'])
+@pytest.mark.parametrize('method', ['none', 'fedau'])
+def test_the_loop_outside_is_right_for_every_step_and_what_is_kept(
+  step, method
+):
+  p = np.arange(1, 19) / 171
+  names = {'p': p, 'model': 0.0, 'train': lambda model, k: p[k]}
+  loop = _examples(_PAGE)[5].replace(
+    'clients_per_round=10', f'3, rate_step={step!r}, method={method!r}'
+  )
+  exec(loop, names)
+  found = list(names['selector'].simulate(100))
+  np.testing.assert_array_equal(names['r'], found[-1].rates)
+  weighted = [p[each.cohort.clients] @ each.cohort.weights for each in found]
+  assert names['model'] == pytest.approx(sum(weighted))
+
+
 def test_the_example_with_a_target_and_quotas():
   p = np.arange(1, 21) / 210
   kinds = ['phone'] * 4 + ['tablet'] * 8 + ['laptop'] * 8

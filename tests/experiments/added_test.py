@@ -65,11 +65,39 @@ def test_a_call_that_fails_adds_nothing(registry):
   for mistake, message in (
     ({'method': 'scafold'}, 'scaffold'),
     ({'server_optimizer': 'lion', 'method': own}, "but it is 'lion'"),
+    ({'policy': None}, 'policy must be one of .* but it is None'),
+    ({'policy': ['uniform']}, 'but it is a list of 1'),
+    ({'policy': 'scaffold'}, "'scaffold' is an algorithm"),
+    ({'method': 3}, 'method must be one of .* but it is 3'),
+    ({'method': None}, 'but it is None'),
+    ({'method': selection.Method}, 'but it is the class Method'),
+    ({'rate_init': 'zero', 'method': own}, 'rate_init must be one of kp, p'),
+    ({'rate_step': 'slow', 'method': own}, "annealed:T0 .* but it is 'slow'"),
+    ({'sum_cap': -1, 'method': own}, 'sum_cap must be .* but it is -1'),
+    ({'sum_cap': 1, 'method': 'mifa'}, 'sum_cap must be 0 with mifa'),
   ):
+    before = dict(methods.METHODS)
     with pytest.raises(ValueError, match=message):
-      methods.register('own', policy, **mistake)
+      methods.register('own', **{'policy': policy, **mistake})
+    assert methods.METHODS == before
+    assert 'own' not in {**methods.POLICIES, **methods.ALGORITHMS}
   methods.register('own', policy, 'adam', own)
   assert methods.ALGORITHMS['own'][:3] == ('own', 'adam', 'own')
+
+
+def test_all_of_an_algorithm_can_be_registered(registry):
+  methods.register(
+    'fixed', 'fixed_policy', rate_init='p', rate_step='annealed:5', sum_cap=2
+  )
+  p = np.array([0.5, 0.3, 0.2])
+  selector = methods.build_selector(p, 'always', 1, algorithm='fixed')
+  assert selector.rate_step == 'annealed:5' and selector.sum_cap == 2
+  np.testing.assert_array_equal(selector.initial_rates, p)
+  config = config_lib.Config(algorithm='fixed').resolve(
+    {'sgd': config_lib.LearningRates(0.1, 1.0)}
+  )
+  assert config.selection == 'fixed_policy' and config.rate_init == 'p'
+  assert config.rate_step == 'annealed:5' and config.sum_cap == 2
 
 
 @pytest.mark.parametrize(

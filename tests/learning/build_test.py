@@ -145,6 +145,24 @@ def test_vectors_of_a_round_are_of_no_more_clients_than_there_are(monkeypatch):
   assert found == [2, 4]
 
 
+def test_vectors_of_a_round_are_not_those_of_candidates_for_losses(monkeypatch):
+  found = []
+  monkeypatch.setattr(
+    vector_training,
+    'build',
+    functools.partial(_with_slots, vector_training.build, found),
+  )
+  training = linear.build(
+    method='scaffold', policy='power_of_choice', num_candidates=4,
+    clients_per_round=1,
+  )
+  assert training.selector.max_clients == 4 and found == [1]
+  state = training.next(training.initialize(), 1).state
+  cohort = training.select(training.initialize(), 1).cohort
+  is_changed = np.any(np.asarray(state.vectors.clients), axis=1)
+  np.testing.assert_array_equal(np.flatnonzero(is_changed), cohort.clients)
+
+
 def _with_slots(build, found, *arguments, **options):
   found.append(options['num_slots'])
   return build(*arguments, **options)
@@ -157,6 +175,55 @@ def test_an_aggregator_sees_each_client_and_nobody_else():
   nobody = selection.Cohort(np.zeros(0, int), np.zeros(0))
   assert training.inputs(nobody, 1) == []
   assert len(linear.build().inputs(nobody, 1)) == 2  # Shards without clients.
+
+
+def test_local_steps_of_clients_that_are_read_by_hand():
+  clients = f3ast_tff.read_clients(linear.client_data(), steps=5)
+  np.testing.assert_allclose(clients.p, linear.P)  # As without steps.
+  training = f3ast_tff.build_training(
+    linear.functional(),
+    clients,
+    f3ast_tff.build_selector(clients.p, 'always', 4, policy='uniform'),
+    client_optimizer=linear.SGD(linear.RATE),
+  )
+  state = training.next(training.initialize(), 1).state
+  mean = np.zeros((3, 1))
+  for k, size in enumerate(linear.SIZES):
+    # Each step is on the next 4 examples, and after the last comes the first.
+    x, y = linear.examples(k)
+    weights = np.zeros((3, 1))
+    for step in range(5):
+      batch = np.arange(4 * step, 4 * step + 4) % size
+      error = x[batch] @ weights - y[batch]
+      weights = weights - linear.RATE * 2 * x[batch].T @ error / 4
+    mean += weights / 4
+  np.testing.assert_allclose(
+    linear.weights_of(state), mean, rtol=1e-4, atol=1e-6
+  )
+
+
+def test_local_steps_on_datasets_are_refused():
+  data = linear.client_data()
+  three = data.preprocess(
+    lambda d: d.map(lambda batch: (batch['x'], batch['x'], batch['y']))
+  )
+  for call, why in (
+    (lambda: f3ast_tff.read_clients(data, False, steps=5), 'in_memory is Fals'),
+    (lambda: f3ast_tff.read_clients(three, steps=5), 'not pairs'),
+    (lambda: f3ast_tff.read_clients(data, steps=-1), 'steps must be .* is -1'),
+  ):
+    with pytest.raises(ValueError, match=why):
+      call()
+  clients = f3ast_tff.read_clients(data, steps=5)
+  with pytest.raises(ValueError, match='steps are for .* by sample_weight'):
+    f3ast_tff.build_training(
+      linear.functional(
+        lambda output, label, sample_weight: tf.reduce_mean(output - label)
+      ),
+      clients,
+      f3ast_tff.build_selector(clients.p, 'always', 2),
+      client_optimizer=linear.SGD(0.1),
+    )
 
 
 def test_what_cannot_train_on_arrays_says_why_and_trains_on_datasets(caplog):

@@ -299,5 +299,59 @@ def test_who_delivers_nothing_adds_nothing(counts, in_memory):
   assert num_lost > 5
 
 
+@pytest.mark.parametrize('method', ['none', 'scaffold', 'fedvarp:0'])
+def test_factors_are_learning_rates_of_the_server(method):
+  one = linear.build(method=method, factors=(0.5, 0.5, 0.5))
+  other = linear.build(method=method, server_optimizer=linear.SGD(0.5))
+  states = [each.initialize() for each in (one, other)]
+  for t in (1, 2, 3):
+    states = [
+      each.next(state, t).state for each, state in zip((one, other), states)
+    ]
+    a, b = map(linear.weights_of, states)
+    np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-7)
+  assert np.abs(a).max() > 0.01
+
+
+def _sizes(p):
+  return {'sizes': 10 * p, 'one': 3}
+
+
+@pytest.mark.parametrize('rate_step', ['constant', 'corrected'])
+def test_a_method_of_ones_own_that_only_begins(rate_step):
+  training = linear.build(
+    method=selection.Method(initial=_sizes), rate_step=rate_step
+  )
+  rounds = rounds_lib.Rounds(training)
+  state = training.initialize()
+  for t in (1, 2, 3):
+    state, metrics = training.next(state, t)
+    found = rounds.run(t).metrics
+    for kept in (dict(state.kept), dict(rounds.state.kept)):
+      np.testing.assert_allclose(kept['sizes'], 10 * linear.P)
+      assert kept['one'] == 3
+    # Two of four are new in round 1, and with no rest of r(0) the others are
+    # at 0 until they come.
+    bounds = [m['selection']['variance_bound'] for m in (metrics, found)]
+    is_infinite = rate_step == 'corrected' and t == 1
+    assert np.isinf(bounds).tolist() == 2 * [is_infinite]
+    np.testing.assert_allclose(rounds.state.rates, state.rates)
+
+
+def test_what_ends_a_round_leaves_the_state():
+  # NaN from the second round on.
+  def worse(s, cohort):
+    del cohort
+    return {'x': s.kept['x'] + (np.nan if s.round_num > 1 else 1)}
+
+  training = linear.build(
+    method=selection.Method(initial=lambda p: {'x': 0.0 * p}, next=worse)
+  )
+  state = training.next(training.initialize(), 1).state
+  with pytest.raises(ValueError, match="'x', but one of them is nan"):
+    training.next(state, 2)
+  np.testing.assert_array_equal(dict(state.kept)['x'], np.ones(4))
+
+
 if __name__ == '__main__':
   sys.exit(pytest.main([__file__, *sys.argv[1:]]))

@@ -1,5 +1,7 @@
 """Tests of `methods`: the policies by name, and `build_selector`."""
 
+import functools
+import re
 import sys
 
 import hypothesis
@@ -13,6 +15,10 @@ from f3ast_tff import delivery
 from f3ast_tff import groups
 from f3ast_tff import methods
 from f3ast_tff import rates
+from f3ast_tff import selection
+from f3ast_tff.methods import fedau
+from f3ast_tff.runs import config as config_lib
+from f3ast_tff.runs import selector as runs_selector
 from tests import situations
 
 _P = np.array([0.5, 0.3, 0.2])
@@ -77,6 +83,113 @@ def test_algorithms_are_policies_and_optimizers():
 def test_methods_that_do_not_exist_are_named(text, message):
   with pytest.raises(ValueError, match=message):
     methods.build_selector(_P, 'always', 1, method=text)
+
+
+def test_a_registered_method_takes_no_number(monkeypatch):
+  for name in ('METHODS', 'ALGORITHMS'):
+    monkeypatch.setattr(methods, name, dict(getattr(methods, name)))
+  own = selection.Method()
+  methods.register('own', 'f3ast', method=own)
+  assert methods.parse_method('own') is own
+  with pytest.raises(ValueError, match="method must be own, .* 'own:3'"):
+    methods.parse_method('own:3')
+  methods.METHODS['capped'] = lambda cap=2.0: fedau.build(cap)
+  assert methods.parse_method('capped:3').next is not own.next
+  with pytest.raises(ValueError, match='method must be capped:NUMBER'):
+    methods.parse_method('capped:true')
+
+
+def _parts(selector):
+  """Returns what an algorithm decides, in a form that can be compared."""
+  method = selector.method
+  return {
+    'method': [
+      each and each.__qualname__
+      for each in (method.wrap, method.initial, method.next)
+    ],
+    'vectors': method.vectors and method.vectors.step.__qualname__,
+    'policy': selector.policy,
+    'initial_rates': selector.initial_rates.tolist(),
+    'rate_step': selector.rate_step,
+    'caps': (selector.weight_cap, selector.sum_cap),
+  }
+
+
+@pytest.mark.parametrize('name', methods.ALGORITHMS)
+def test_an_algorithm_is_the_one_that_a_run_builds(name):
+  steps = config_lib.LearningRates(0.1, 1.0)
+  config = config_lib.Config(
+    algorithm=name, avail='always', clients_per_round='2', seed=3
+  ).resolve(dict.fromkeys(methods.SERVER_OPTIMIZERS, steps))
+  sizes = np.array([5, 3, 2])
+  expected = runs_selector.build(config, sizes, sizes)
+  if config.server_optimizer != 'sgd':
+    with pytest.raises(ValueError, match=config.server_optimizer) as error:
+      methods.build_selector(_P, 'always', 2, algorithm=name)
+    # What it says to give instead gives the same.
+    given = re.findall(r" (\w+)='(\w+)'", str(error.value))
+    found = methods.build_selector(_P, 'always', 2, seed=3, **dict(given))
+  else:
+    found = methods.build_selector(_P, 'always', 2, seed=3, algorithm=name)
+  assert _parts(found) == _parts(expected)
+  for t in (1, 2):
+    one, other = (
+      s.select(t, s.initial_rates, lambda k: k + 1.0, s.initial_kept)
+      for s in (found, expected)
+    )
+    for a, b in zip(one.cohort, other.cohort):
+      np.testing.assert_array_equal(a, b)
+    np.testing.assert_array_equal(one.state_weights, other.state_weights)
+
+
+def test_explicit_arguments_win_over_the_algorithm():
+  found = methods.build_selector(
+    _P, 'always', 1, algorithm='f3ast_safe', sum_cap=0, rate_step='corrected'
+  )
+  assert found.sum_cap == np.inf and found.rate_step == 'corrected'
+  assert found.policy is methods.POLICIES['f3ast']
+  safe = methods.build_selector(_P, 'always', 1, algorithm='f3ast_safe')
+  assert (safe.sum_cap, safe.rate_step) == (1, 'annealed:10')
+  found = methods.build_selector(
+    _P, 'always', 1, algorithm='scaffold', policy='f3ast', method='none',
+    rate_init='uniform',
+  )
+  assert found.method.vectors is None
+  assert found.policy is methods.POLICIES['f3ast']
+  np.testing.assert_allclose(found.initial_rates, [1 / 3] * 3)
+  # Without one it is F3AST, as in the paper.
+  assert _parts(methods.build_selector(_P, 'always', 1)) == _parts(
+    methods.build_selector(_P, 'always', 1, algorithm='f3ast')
+  )
+
+
+@pytest.mark.parametrize(
+  'method, is_linear',
+  [
+    ('none', True), ('fedau', True), ('scaffold', True), ('fedvarp:0', True),
+    ('fedvarp', False), ('feddyn', False), ('mifa', False), ('fedawe', False),
+  ],
+)
+def test_factors_are_for_steps_that_are_linear_in_the_weights(
+  method, is_linear
+):
+  plain = methods.build_selector(_P, 'always', 2, method=method)
+  call = functools.partial(
+    methods.build_selector, _P, 'always', 2, method=method, factors=[2, 0.5]
+  )
+  if not is_linear:
+    with pytest.raises(ValueError, match='sum of weighted updates'):
+      call()
+    return
+  for t, factor in ((1, 2), (2, 0.5)):
+    one, other = (
+      s.select(t, _P, kept=plain.initial_kept) for s in (plain, call())
+    )
+    np.testing.assert_array_equal(
+      other.cohort.weights, factor * one.cohort.weights
+    )
+    # Those of the server's vector stay p.
+    np.testing.assert_array_equal(other.state_weights, one.state_weights)
 
 
 def test_ca_fed_is_told_the_probabilities_of_the_round():

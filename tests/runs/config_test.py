@@ -128,6 +128,10 @@ def test_groups_and_targets_that_fit(changes):
   config_lib.Config(**changes)
 
 
+def test_the_steps_of_scaffold_can_be_given():
+  config_lib.Config(server_rate_file='x.csv', algorithm='scaffold')
+
+
 @pytest.mark.parametrize(
   'changes, message',
   [
@@ -156,6 +160,13 @@ def test_groups_and_targets_that_fit(changes):
     (
       {'server_rate_file': 'x.csv', 'server_optimizer': 'momentum'},
       'for server_optimizer=sgd only, but that is momentum',
+    ),
+    *(
+      (
+        {'server_rate_file': 'x.csv', 'algorithm': name},
+        'server_rate_file is for methods whose step is a sum of weighted',
+      )
+      for name in ('mifa', 'fedvarp', 'fedawe', 'feddyn')
     ),
     (
       {'local_steps': 5, 'local_epochs': 2},

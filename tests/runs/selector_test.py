@@ -253,7 +253,8 @@ def test_a_round_is_a_pure_function_of_the_settings(algorithm, protocol, build):
   settings = {'algorithm': algorithm, 'protocol': protocol, 'avail': 'always'}
   selectors = build(**settings), build(**settings)
   (available, cohort, *_), (_, again, *_) = (
-    s.select(7, s.initial_rates, lambda clients: clients / 5) for s in selectors
+    s.select(7, s.initial_rates, lambda clients: clients / 5, s.initial_kept)
+    for s in selectors
   )
   assert available.all()
   np.testing.assert_array_equal(cohort.clients, again.clients)
