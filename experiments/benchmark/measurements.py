@@ -59,6 +59,17 @@ def misplaced(folder: pathlib.Path) -> float:
     ) from error
 
 
+def examples_per_round(folder: pathlib.Path) -> float:
+  """Returns how many examples the clients of a round hold, as a mean."""
+  rounds = run_tables.read(folder / 'rounds.csv', ('round',))
+  path = folder / 'clients.csv'
+  if 'clients' not in rounds or not path.exists():
+    return math.nan
+  held = run_tables.read(path, ('client', 'examples')).set_index('client')
+  clients = [int(k) for some in _numbers(rounds['clients']) for k in some]
+  return float(held['examples'].loc[clients].sum() / len(rounds))
+
+
 def _column(timing: pd.DataFrame, name: str) -> Optional[np.ndarray]:
   return timing[name].to_numpy(float) if name in timing else None
 
@@ -82,4 +93,8 @@ def has_diverged(tests: pd.DataFrame) -> bool:
 
 def of_run(folder: pathlib.Path) -> dict[str, Any]:
   """Returns what of a run is not in the curves."""
-  return {'misplaced': misplaced(folder), **cost(folder)}
+  return {
+    'misplaced': misplaced(folder),
+    'examples_per_round': examples_per_round(folder),
+    **cost(folder),
+  }

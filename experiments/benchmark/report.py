@@ -70,7 +70,12 @@ def content(found: results.Results) -> dict[str, Any]:
     'conclusion': conclusion.sentences(
       found.table, found.differences, found.reference
     ),
-    'tables': [*shown, tables.bias_table(found), tables.cost_table(found)],
+    'tables': [
+      *shown,
+      tables.bias_table(found),
+      tables.work_table(found),
+      tables.cost_table(found),
+    ],
     'pairs': tables.pairs_table(found) if has_pairs else None,
   }
 

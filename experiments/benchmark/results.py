@@ -1,6 +1,7 @@
 """What a benchmark has found: its runs, compared."""
 
 from collections.abc import Sequence
+import math
 import pathlib
 from typing import NamedTuple
 
@@ -15,7 +16,9 @@ from f3ast_tff.runs import config as config_lib
 from f3ast_tff.runs import run_directory
 
 METRIC = 'accuracy'
-_MEASURED = ('misplaced', 'seconds_per_round', 'peak_memory_mb')
+_MEASURED = (
+  'misplaced', 'examples_per_round', 'seconds_per_round', 'peak_memory_mb'
+)
 _OTHERS = ('loss', 'user_accuracy', 'sum_of_weights', *_MEASURED, 'diverged')
 
 
@@ -81,6 +84,9 @@ def compare(
   """
   methods = runs['method'].unique().tolist()
   against = statistics.with_reference(methods, reference)
+  runs = runs.assign(  # Older ones did not record all.
+    **{name: math.nan for name in _OTHERS if name not in runs}
+  )
   return Results(
     task,
     title,

@@ -165,27 +165,52 @@ def pairs_table(found: results.Results) -> Table:
   )
 
 
-def bias_table(found: results.Results) -> Table:
-  """Returns the bias of weights of each method under each model."""
+def _measured(
+  found: results.Results, column: str, digits: int, title: str, note: str
+) -> Table:
+  """Returns what was measured of each method under each model."""
   table, avails = found.table, found.table['avail'].unique().tolist()
   places = _by_place(table)
 
   def entry(avail: str, method: str) -> Entry:
     row = places.get((avail, method))
-    value = math.nan if row is None else row.misplaced
-    return Entry(_number(value, 3) or 'not recorded')
+    value = math.nan if row is None else getattr(row, column)
+    return Entry(_number(value, digits) or 'not recorded')
 
   return Table(
-    'Bias of the weights',
-    'The part of all weights, in the last half of the rounds, that went to the '
-    'wrong clients: half the sum of |share of the weights - p|. 0 is no bias. '
-    'It is about the updates of a round: methods that use stored updates can '
-    'correct for it in ways that it does not show.',
+    title,
+    note,
     ['method', *avails],
     [
       [Entry(method), *(entry(avail, method) for avail in avails)]
       for method in ordered(table)
     ],
+  )
+
+
+def bias_table(found: results.Results) -> Table:
+  """Returns the bias of weights of each method under each model."""
+  return _measured(
+    found,
+    'misplaced',
+    3,
+    'Bias of the weights',
+    'The part of all weights, in the last half of the rounds, that went to the '
+    'wrong clients: half the sum of |share of the weights - p|. 0 is no bias. '
+    'It is about the updates of a round: methods that use stored updates can '
+    'correct for it in ways that it does not show.',
+  )
+
+
+def work_table(found: results.Results) -> Table:
+  """Returns how much the clients of each method train on."""
+  return _measured(
+    found,
+    'examples_per_round',
+    0,
+    'Local work',
+    'How many examples the clients of a round hold, as a mean over rounds: who '
+    'selects clients with more of the data trains on more of it.',
   )
 
 

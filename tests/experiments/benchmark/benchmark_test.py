@@ -35,8 +35,8 @@ def test_more_methods_and_models_are_added_to_what_is_there(tmp_path, call):
   assert folder.name.startswith('benchmark-synthetic-')
   assert str(folder / 'benchmark.html') in done.stdout
   assert 'Of 2 comparisons with f3ast, 0 are significantly' in done.stdout
-  # The stub records neither weights nor memory.
-  assert 'not recorded' in done.stdout
+  # The stub records neither clients, nor weights, nor memory.
+  assert done.stdout.count('not recorded') == 2 * 2 * 2
   assert 'The runs did not record their memory.' in done.stdout
   done = call(
     '--methods=fedadam,fedavg,f3ast', '--avail=always', '--avail=scarce:0.5',
@@ -143,7 +143,7 @@ def test_the_numbers_are_those_of_the_runs(tmp_path):
   printed = programs.succeed(tmp_path, 'experiments.benchmark', *flags)
   assert 'Of 2 comparisons with f3ast' in printed
   folder = tmp_path / 'real'
-  accuracy, bias = {}, {}
+  accuracy, bias, examples = {}, {}, {}
   for avail in avails:
     for method in methods:
       for seed in range(seeds):
@@ -153,6 +153,12 @@ def test_the_numbers_are_those_of_the_runs(tmp_path):
         late = tests.loc[tests['round'] > 4, 'accuracy']
         accuracy[avail, method, seed] = late.mean()
         bias[avail, method, seed] = _last_half_bias(run)
+        held = pd.read_csv(run / 'clients.csv').set_index('client')['examples']
+        chosen = (run / 'rounds.csv').read_text().splitlines()[1:]
+        examples[avail, method, seed] = np.mean([
+          sum(held[int(k)] for k in line.split(',')[-2].split())
+          for line in chosen
+        ])
         rounds = pd.read_csv(run / 'rounds.csv', dtype={'weights': str})
         sums = [
           sum(map(float, str(text).split()))
@@ -164,6 +170,9 @@ def test_the_numbers_are_those_of_the_runs(tmp_path):
   for place in accuracy:
     assert runs['accuracy'][place] == pytest.approx(accuracy[place], rel=1e-4)
     assert runs['misplaced'][place] == pytest.approx(bias[place], rel=1e-4)
+    assert runs['examples_per_round'][place] == pytest.approx(
+      examples[place], rel=1e-4
+    )
     assert runs['peak_memory_mb'][place] > 50
   table = pd.read_csv(folder / 'table.csv').set_index(['avail', 'method'])
   pairs = pd.read_csv(folder / 'pairs.csv').set_index('avail')

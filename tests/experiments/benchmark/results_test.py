@@ -13,7 +13,7 @@ from experiments.benchmark import tables
 from tests import fake_results
 
 _COMMITTED = pathlib.Path(__file__).parents[3] / 'results' / 'methods'
-_TASKS = ('synthetic',)
+_TASKS = ('synthetic', 'shakespeare', 'cifar100')
 
 
 def test_what_is_read_needs_no_curves(tmp_path):
