@@ -3,11 +3,12 @@
 For example: python -m experiments.misplaced --rounds=500,3000
 
 The objective weights clients by p, their shares of the data. Here the rounds of
-FedAvg and of F3AST are simulated without training, at which neither looks. What
-is counted is the share of all weights that each client got. Half the sum of
-|share - p| is the part of the weight that went to the wrong clients: 0 if the
-model is pulled nowhere, 1 at worst. The largest weight of a round is reported,
-too: one far above 1 throws the model off. The data are those of Synthetic(1,1).
+FedAvg with either draw and of F3AST are simulated without training, at which
+none of them looks. What is counted is the share of all weights that each client
+got. Half the sum of |share - p| is the part of the weight that went to the
+wrong clients: 0 if the model is pulled nowhere, 1 at worst. The largest weight
+of a round is reported, too: one far above 1 throws the model off. The data are
+those of Synthetic(1,1).
 """
 
 from collections.abc import Iterator, Sequence
@@ -27,7 +28,11 @@ from f3ast_tff import wording
 from f3ast_tff.datasets import synthetic
 
 # The policies by the methods that have them.
-_POLICIES = {'FedAvg': 'proportional', 'F3AST': 'f3ast'}
+_POLICIES = {
+  'FedAvg': 'proportional',
+  'FedAvg with replacement': 'proportional_with_replacement',
+  'F3AST': 'f3ast',
+}
 
 
 class Weights(NamedTuple):

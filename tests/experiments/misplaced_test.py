@@ -61,7 +61,7 @@ def test_in_the_long_run_f3ast_misplaces_less_and_fedavg_does_not(tmp_path):
     '--output_dir=out',
   )
   table = pd.read_csv(tmp_path / 'out' / 'misplaced.csv')
-  assert len(table) == 2 * 2 * 2
+  assert len(table) == 2 * 3 * 2
   found = table.set_index(['avail', 'method', 'rounds'])['misplaced']
   for avail in ('always', 'scarce'):
     assert found[avail, 'F3AST', 3000] < 0.6 * found[avail, 'F3AST', 300]
