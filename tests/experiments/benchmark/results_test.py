@@ -57,7 +57,7 @@ def test_committed_tables_are_those_of_the_committed_runs(task):
 
 
 def test_committed_runs_are_those_of_the_reproduction():
-  """Both programs ran these, at other times, for other pages."""
+  """Both programs ran these, at other times and on other CPUs."""
   cells = _COMMITTED.parent / 'cells' / 'paper' / 'synthetic'
   runs = pd.read_csv(_COMMITTED / 'synthetic' / 'runs.csv')
   num_both = 0
@@ -67,7 +67,8 @@ def test_committed_runs_are_those_of_the_reproduction():
       continue
     tests = pd.DataFrame(json.loads(path.read_text())['metrics'])
     late = tests.loc[tests['round'] > 400, 'accuracy'].mean()
-    assert run.accuracy == pytest.approx(late, abs=1e-5), path.name
+    # CPUs round differently, which can change the odd prediction.
+    assert run.accuracy == pytest.approx(late, abs=1e-4), path.name
     num_both += 1
   assert num_both == 4 * 5 * 5  # Methods, availability models, seeds.
 
