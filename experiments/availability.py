@@ -119,7 +119,7 @@ def main(argv: Sequence[str]) -> None:
   name = 'all_models' if given.all_models else name.replace('/', '_')[:100]
   with cli.one_sentence(ValueError, 2):
     config = _config(given, cli.avail_here(given.avail))
-    folder, _ = theory.output_dirs(f'runs/availability/{name}')
+    folder = theory.output_dir(f'runs/availability/{name}')
     if given.all_models:
       return _draw_all(given, folder)
     shown = population.observe(config, _dataset(given))

@@ -117,7 +117,7 @@ def main(argv: Sequence[str]) -> None:
         f'{",".join(given.rounds)!r}.'
       )
     horizons = sorted(set(map(int, given.rounds)))
-    folder, _ = theory.output_dirs('runs/theory')
+    folder = theory.output_dir('runs/theory')
   rows = [
     row
     for seed in tqdm.trange(given.seeds, disable=None, unit='seed')

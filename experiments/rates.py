@@ -196,6 +196,7 @@ def verdicts(summary: Sequence[theory.Row]) -> list[str]:
 
 def define_flags() -> None:
   """Defines the flags: here, so that importing the module defines none."""
+  theory.define_picture_dir()
   flags.DEFINE_list(
     'avail', list(theory.MODELS), 'The availability models.'
   )
@@ -235,7 +236,8 @@ def main(argv: Sequence[str]) -> None:
       optimal_rates.for_model(s.availability, s.constraint, p, s.correlation)
       for s in settings
     ]
-    tables, pictures = theory.output_dirs('runs/theory')
+    tables = theory.output_dir('runs/theory')
+    pictures = theory.picture_dir(tables)
   studies = [
     study(setting, optimum, betas, given.horizon, seed)
     for setting, optimum in zip(tqdm.tqdm(settings, disable=None), optima)

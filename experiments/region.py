@@ -41,6 +41,7 @@ def trajectory(
 
 def define_flags() -> None:
   """Defines the flags: here, so that importing the module defines none."""
+  theory.define_picture_dir()
   flags.DEFINE_string('p', '0.5,0.5', "The two clients' shares of the data.")
   flags.DEFINE_float('beta', 0.005, 'The step of the rates.')
   flags.DEFINE_integer(
@@ -68,7 +69,8 @@ def main(argv: Sequence[str]) -> None:
     if not all(((0 <= r) & (r <= 1)).all() for r in starts):
       raise ValueError('starts must be rates in [0, 1], but some are not.')
     best = region.minimise_h(system, p)
-    tables, pictures = theory.output_dirs('runs/theory')
+    tables = theory.output_dir('runs/theory')
+    pictures = theory.picture_dir(tables)
   points = {
     'a': region.greedy(system, [0]),
     'b': region.greedy(system, [0, 1]),

@@ -18,10 +18,6 @@ from f3ast_tff.runs import run_directory
 
 MODELS = (*availability.PAPER, 'markov')
 
-_PICTURE_DIR = flags.DEFINE_string(
-  'picture_dir', None, 'The folder for pictures; by default --output_dir.'
-)
-
 # Of the Markov chains: how long a client stays on average, and how often the
 # most present one is there.
 _ROUNDS_ON = 5.0
@@ -132,29 +128,53 @@ def numbers(text: str, flag: str, count: Optional[int] = None) -> np.ndarray:
   return values
 
 
-def output_dirs(default: str) -> tuple[pathlib.Path, pathlib.Path]:
-  """Returns the folders for tables and for pictures, made if need be.
+def define_picture_dir() -> None:
+  """Defines --picture_dir, for programs that call `picture_dir`."""
+  flags.DEFINE_string(
+    'picture_dir', None, 'The folder for pictures; by default --output_dir.'
+  )
+
+
+def output_dir(default: str) -> pathlib.Path:
+  """Returns the folder for tables, made if need be.
 
   Args:
     default: The folder unless --output_dir names one.
 
   Returns:
-    The two folders.
+    The folder.
 
   Raises:
-    ValueError: If they cannot be made.
+    ValueError: If it cannot be made.
   """
-  tables = cli.here(output_folder.OUTPUT_DIR.value or default)
-  pictures = cli.here(_PICTURE_DIR.value) if _PICTURE_DIR.value else tables
-  for folder in (tables, pictures):
-    try:
-      folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-      raise ValueError(
-        f'Cannot write to the folder {folder} ({error.strerror}); name '
-        'another.'
-      ) from error
-  return tables, pictures
+  return _made(output_folder.OUTPUT_DIR.value or default)
+
+
+def picture_dir(tables: pathlib.Path) -> pathlib.Path:
+  """Returns the folder for pictures, likewise.
+
+  Args:
+    tables: The folder unless --picture_dir names one.
+
+  Returns:
+    The folder.
+
+  Raises:
+    ValueError: If it cannot be made.
+  """
+  return _made(flags.FLAGS.picture_dir) if flags.FLAGS.picture_dir else tables
+
+
+def _made(path: str) -> pathlib.Path:
+  folder = cli.here(path)
+  try:
+    folder.mkdir(parents=True, exist_ok=True)
+  except OSError as error:
+    raise ValueError(
+      f'Cannot write to the folder {folder} ({error.strerror}); name '
+      'another.'
+    ) from error
+  return folder
 
 
 Row = Mapping[str, Any]

@@ -312,6 +312,7 @@ def _check_names(names: Sequence[str]) -> list[str]:
 
 def define_flags() -> None:
   """Defines the flags: here, so that importing the module defines none."""
+  theory.define_picture_dir()
   flags.DEFINE_list(
     'avail', [*theory.MODELS, 'two_groups'], 'The availability models.'
   )
@@ -349,7 +350,8 @@ def main(argv: Sequence[str]) -> None:
       raise ValueError(
         f'client_learning_rate must be above 0, but it is {learning_rate}.'
       )
-    tables, pictures = theory.output_dirs('runs/theory')
+    tables = theory.output_dir('runs/theory')
+    pictures = theory.picture_dir(tables)
   cases = []
   if real:
     logging.set_verbosity(logging.WARNING)

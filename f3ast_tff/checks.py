@@ -1,8 +1,8 @@
 """What users' own models and policies return, checked where it comes in.
 
-An error is one sentence with the name of what returned the value. No check
-looks at all clients: masks are checked by shape and type, cohorts by their
-members.
+An error is one sentence with the name of what returned the value. No check of
+what selects looks at all clients: masks are checked by shape and type, cohorts
+by their members. What a method keeps is checked whole.
 """
 
 from collections.abc import Iterable, Mapping
@@ -302,8 +302,14 @@ def state_weights(weights: Any, num_clients: int) -> np.ndarray:
 
 def check_vectors(rule: Any) -> None:
   """Raises a `ResultError` unless a method's step returns two tensors."""
-  with np.errstate(all='ignore'):
-    found = rule.step(*np.ones((3, 1), np.float32))
+  try:
+    with np.errstate(all='ignore'):
+      found = rule.step(*np.ones((3, 1), np.float32))
+  except TypeError as error:
+    raise ResultError(
+      'The step of vectors.Vectors must take three tensors, (server, model '
+      f'sum, state sum), but it failed: {error}.'
+    ) from error
   if not isinstance(found, (tuple, list)) or len(found) != 2:
     raise ResultError(
       'The step of vectors.Vectors must return two tensors, Delta and the '

@@ -10,7 +10,7 @@ When fewer than K_t clients are available, all of them take part; when there are
 none, or K_t = 0, the cohort is empty. This module needs NumPy only.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 import dataclasses
 import functools
 import math
@@ -258,8 +258,9 @@ class Selector:
   ) -> selection.Kept:
     """Returns what the method keeps before a round, without the step."""
     if kept is not None:
-      own = {name: kept[name] for name in kept if name != STEP}
-      return checks.kept('kept must hold', own, self._initial)
+      if isinstance(kept, Mapping):
+        kept = {name: kept[name] for name in kept if name != STEP}
+      return checks.kept('kept must hold', kept, self._initial)
     if round_num > 1 and (self._initial or self.method.vectors):
       what = 'vectors' if self.method.vectors else 'numbers'
       raise ValueError(

@@ -70,5 +70,9 @@ class Vectors:
   @property
   def is_linear(self) -> bool:
     """Whether Delta is the model sum, so that it is linear in the weights."""
-    delta, _ = self.step(*np.array([[2], [3], [5]], np.float32))
-    return not self.replaces_sum and bool(delta[0] == 3)
+    # Three points: other steps may give the model sum at one of them.
+    server, model_sum, state_sum = np.array(
+      [[2, -3, 700], [3, 5, -900], [5, -1, 40]], np.float32
+    )
+    delta, _ = self.step(server, model_sum, state_sum)
+    return not self.replaces_sum and np.array_equal(delta, model_sum)

@@ -18,6 +18,7 @@ from f3ast_tff import availability
 from f3ast_tff import communication
 from f3ast_tff import methods
 from f3ast_tff import selection
+from f3ast_tff import vectors
 from f3ast_tff.datasets import federated
 from f3ast_tff.runs import releases
 from f3ast_tff.runs import task as task_lib
@@ -27,6 +28,10 @@ pytestmark = pytest.mark.usefixtures('in_process')
 
 _N = len(linear.SIZES)
 _KERAS = tf.keras.Sequential([tf.keras.layers.Dense(1, input_shape=(3,))])
+
+
+def _own_step(step):
+  return selection.Method(vectors=vectors.Vectors(step=step))
 
 
 def _selector(p=linear.P, available='always', clients_per_round=2, **changes):
@@ -196,7 +201,24 @@ _LIBRARY = {
   'one factor': (
     lambda: _selector(factors=0.5), 'one for each round, but it is 0.5'
   ),
-  'a negative factor': (lambda: _selector(factors=[1, -1]), 'a list of 2'),
+  'a negative factor': (
+    lambda: _selector(factors=[1, -1]), 'but that of round 2 is -1'
+  ),
+  'factors of two lengths': (
+    lambda: _selector(factors=[[1], [1, 2]]), 'one for each round, but it is a'
+  ),
+  'a step of one argument': (
+    lambda: _selector(method=_own_step(lambda total: (total, total))),
+    r'step of vectors.Vectors must take three tensors, \(server, model sum',
+  ),
+  'a step that returns one tensor': (
+    lambda: _selector(method=_own_step(lambda server, one, two: one)),
+    'step of vectors.Vectors must return two tensors',
+  ),
+  'kept that is a number': (
+    lambda: _selector(algorithm='fedau').select(2, linear.P, kept=5),
+    'kept must hold arrays by name',
+  ),
   'factors for a step that is no sum': (
     lambda: _selector(factors=[1, 1], algorithm='mifa'),
     'factors is for methods whose step is a sum of weighted updates',

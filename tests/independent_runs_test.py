@@ -17,20 +17,24 @@ _ALL = [
 
 @pytest.mark.parametrize('method', independent_runs.METHODS)
 def test_a_run_agrees_with_its_cell(method):
-  # They have the data in common and no other draw. Cells from r(0) = K p are
-  # off by more than 0.1 here.
-  own = independent_runs.run('smartphones', method, seed=0)
-  cell = independent_runs.of_cell('smartphones', method, seed=0)
-  assert own == pytest.approx(cell, abs=0.04)
+  # They have the data in common and no other draw. Here the three methods
+  # differ by 0.035 and more, so that none would pass for another.
+  own = independent_runs.run('always', method, seed=3)
+  cell = independent_runs.of_cell('always', method, seed=3)
+  assert own == pytest.approx(cell, abs=0.015)
 
 
 @pytest.mark.parametrize('avail, method', slow.but([], _ALL))
-def test_means_agree_within_the_spread_over_seeds(avail, method):
-  seeds = range(5)
-  own = [independent_runs.run(avail, method, seed) for seed in seeds]
-  cells = [independent_runs.of_cell(avail, method, seed) for seed in seeds]
-  apart = abs(np.mean(own) - np.mean(cells))
-  assert apart < np.std(cells, ddof=1)
+def test_means_over_seeds_agree(avail, method):
+  # Paired by data. As near as that are all three methods under Scarce, F3AST
+  # and FedAvg under Home-devices, and F3AST and FedAvg with replacement under
+  # Smartphones; other mix-ups would be seen.
+  apart = np.mean([
+    independent_runs.run(avail, method, seed)
+    - independent_runs.of_cell(avail, method, seed)
+    for seed in range(5)
+  ])
+  assert abs(apart) < (0.05 if avail == 'uneven' else 0.015)
 
 
 if __name__ == '__main__':

@@ -62,12 +62,8 @@ def misplaced(folder: pathlib.Path) -> float:
 def examples_per_round(folder: pathlib.Path) -> float:
   """Returns how many examples the clients of a round hold, as a mean."""
   rounds = run_tables.read(folder / 'rounds.csv', ('round',))
-  path = folder / 'clients.csv'
-  if 'clients' not in rounds or not path.exists():
-    return math.nan
-  held = run_tables.read(path, ('client', 'examples')).set_index('client')
-  clients = [int(k) for some in _numbers(rounds['clients']) for k in some]
-  return float(held['examples'].loc[clients].sum() / len(rounds))
+  trained = run_tables.examples_trained(folder, rounds)
+  return math.nan if trained is None else trained.iloc[-1] / len(rounds)
 
 
 def _column(timing: pd.DataFrame, name: str) -> Optional[np.ndarray]:

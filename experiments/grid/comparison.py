@@ -1,7 +1,7 @@
 """Runs side by side: a table and curves over seeds, from runs' files.
 
 Runs that differ in their seeds alone share a label. The value of a run is its
-mean over `run_tables.last_rounds`.
+mean over `run_tables.last_rounds`, or its last test: see `by_seed`.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence

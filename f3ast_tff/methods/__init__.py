@@ -140,7 +140,8 @@ class Algorithm(NamedTuple):
 
 # The paper's five; its two baselines as Li et al. (2020) draw; F3AST with what
 # makes it safe to use; what others have proposed for the same problem; then the
-# same with the clients and weights of F3AST. `register` adds to them.
+# same with F3AST's selection, and with its weights but for FedAU and AFL, which
+# have their own. `register` adds to them.
 ALGORITHMS: dict[str, Algorithm] = {
   'fedavg': Algorithm('proportional', 'sgd'),
   'f3ast': Algorithm('f3ast', 'sgd'),
@@ -170,8 +171,13 @@ ALGORITHMS: dict[str, Algorithm] = {
 }
 
 
-def _check_policy(policy: Any) -> None:
-  """Raises a `ValueError` unless it is a function or the name of a policy."""
+def _check_policy(policy: Any, instead: str = '') -> None:
+  """Raises a `ValueError` unless it is a function or the name of a policy.
+
+  Args:
+    policy: Who selects.
+    instead: What to do with the name of an algorithm, the end of a sentence.
+  """
   known = [*POLICIES, FIXED_POLICY]
   if callable(policy) or (isinstance(policy, str) and policy in known):
     return
@@ -181,11 +187,10 @@ def _check_policy(policy: Any) -> None:
       f'but it is {checks.describe(policy)}.'
     )
   if policy in ALGORITHMS:
-    _of_algorithm(policy)  # Raises if it is more than a selector.
     raise ValueError(
       f'policy must be one of {", ".join(known)} or one of your own, but '
-      f'{policy!r} is an algorithm, of which a policy is a part; '
-      f'build_selector takes algorithm={policy!r}.'
+      f'{policy!r} is an algorithm, whose policy is '
+      f'{ALGORITHMS[policy].selection!r}{instead}.'
     )
   raise checks.unknown('policy', policy, known)
 
@@ -338,15 +343,17 @@ def _check_fit(
 
 def _check_factors(factors: Any, method: selection.Method) -> None:
   """Raises a `ValueError` unless factors are numbers, and fit the method."""
-  array = np.asarray(factors)
-  if (
-    array.ndim != 1
-    or array.dtype.kind not in 'fiu'
-    or not (np.isfinite(array) & (array >= 0)).all()
-  ):
+  must = 'factors must be an array of finite numbers >= 0, one for each round'
+  try:
+    array = np.asarray(factors)
+  except ValueError:  # Rows of different lengths.
+    array = np.zeros((0, 0))
+  if array.ndim != 1 or array.dtype.kind not in 'fiu':
+    raise ValueError(f'{must}, but it is {checks.describe(factors)}.')
+  (bad,) = np.nonzero(~(np.isfinite(array) & (array >= 0)))
+  if bad.size:
     raise ValueError(
-      'factors must be an array of finite numbers >= 0, one for each round, '
-      f'but it is {checks.describe(factors)}.'
+      f'{must}, but that of round {bad[0] + 1} is {array[bad[0]]}.'
     )
   check_linear('factors', method)
 
@@ -498,7 +505,9 @@ def build_selector(
   rates.parse_step(rate_step)
   _check_cap('weight_cap', weight_cap)
   _check_cap('sum_cap', sum_cap)
-  _check_policy(policy)
+  if isinstance(policy, str) and policy in ALGORITHMS:
+    _of_algorithm(policy)  # Raises if it is more than a selector.
+  _check_policy(policy, f'; build_selector takes algorithm={policy!r}')
   method = _method(method, availability)
   check_caps(method, weight_cap, sum_cap)
   if factors is not None:

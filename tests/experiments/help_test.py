@@ -99,6 +99,8 @@ def test_a_flag_of_no_group_comes_last():
       'beta', 'rounds', 'seed', 'p', 'picture_dir', 'starts', 'output_dir'
     ]),
     ('reproduce', ['cluster', 'rounds', 'seeds', 'jobs']),
+    ('availability', ['output_dir', 'task', 'seed']),
+    ('misplaced', ['output_dir', 'avail', 'rounds', 'seeds']),
   ],
 )
 def test_other_programs_have_their_own_flags_only(program, own):
@@ -108,7 +110,8 @@ def test_other_programs_have_their_own_flags_only(program, own):
   assert f'Usage: python -m experiments.{program} [' in done.stdout
   assert '\n  --resume' not in done.stdout
   entries = set(_entries(done.stdout.splitlines()))
-  assert entries >= set(own) and not entries & {'add', '[no]resume', 'tracker'}
+  of_others = {'add', '[no]resume', 'tracker', 'picture_dir'} - set(own)
+  assert entries >= set(own) and not entries & of_others
   # A flag of runs would be taken and then do nothing.
   done = command_lines.run(f'experiments.{name}', '--resume')
   assert done.returncode == 2 and "flag 'resume'" in done.stderr

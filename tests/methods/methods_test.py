@@ -16,6 +16,7 @@ from f3ast_tff import groups
 from f3ast_tff import methods
 from f3ast_tff import rates
 from f3ast_tff import selection
+from f3ast_tff import vectors
 from f3ast_tff.methods import fedau
 from f3ast_tff.runs import config as config_lib
 from f3ast_tff.runs import selector as runs_selector
@@ -163,11 +164,19 @@ def test_explicit_arguments_win_over_the_algorithm():
   )
 
 
+def _own(step):
+  return selection.Method(vectors=vectors.Vectors(step=step))
+
+
 @pytest.mark.parametrize(
   'method, is_linear',
   [
     ('none', True), ('fedau', True), ('scaffold', True), ('fedvarp:0', True),
     ('fedvarp', False), ('feddyn', False), ('mifa', False), ('fedawe', False),
+    # At server = 2, model sum = 3, state sum = 5 these come to the model sum.
+    ('feddyn:0.4', False), (_own(lambda s, m, u: (u - s, s)), False),
+    (_own(lambda s, m, u: (np.clip(m, -4, 4), s)), False),
+    (_own(lambda s, m, u: (m, s + u)), True),
   ],
 )
 def test_factors_are_for_steps_that_are_linear_in_the_weights(

@@ -3,6 +3,7 @@
 import json
 import pathlib
 import sys
+import types
 
 import pandas as pd
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from experiments.benchmark import report
 from experiments.benchmark import results
 from experiments.benchmark import tables
+from experiments.grid import runs as runs_lib
 from tests import fake_results
 
 _COMMITTED = pathlib.Path(__file__).parents[3] / 'results' / 'methods'
@@ -71,6 +73,51 @@ def test_committed_runs_are_those_of_the_reproduction():
     assert run.accuracy == pytest.approx(late, abs=1e-4), path.name
     num_both += 1
   assert num_both == 4 * 5 * 5  # Methods, availability models, seeds.
+
+
+_RUN = {
+  'metrics.csv': """round,accuracy,loss,user_accuracy,user_loss,sum_of_weights
+4,0.2,3,0.2,3,1
+5,0.5,2,0.3,2,1
+6,0.7,1,0.6,1,0
+""",
+  # Client 1 alone four times, then both, then nobody.
+  'rounds.csv': """round,sum_of_weights,clients,weights
+1,1,1,1
+2,1,1,1
+3,1,1,1
+4,1,1,1
+5,1,0 1,0.5 0.5
+6,0,,
+""",
+  'clients.csv': 'client,examples,p\n0,30,0.75\n1,10,0.25\n',
+  'timing.csv': 'round,train_seconds,memory_mb\n1,2,90\n2,4,95\n3,9,80\n',
+  'config.json': '{"settings": {}, "revision": "abc"}',
+}
+
+
+@pytest.mark.parametrize(
+  # The mean over the last two of six rounds, and the last test.
+  'task, accuracy', [('synthetic', 0.6), ('shakespeare', 0.7)]
+)
+def test_a_row_is_what_the_files_of_a_run_say(tmp_path, task, accuracy):
+  for name, text in _RUN.items():
+    (tmp_path / name).write_text(text)
+  run = runs_lib.Run(
+    'name',
+    task,
+    flags={},
+    settings={'seed': 0, 'avail': 'uneven', 'algorithm': 'f3ast', 'rounds': 6},
+  )
+  places = types.SimpleNamespace(
+    folder=lambda run: tmp_path, is_finished=lambda run: True
+  )
+  found = results.of_runs(task, [run], places, 'f3ast', 'Title', 'command')
+  (row,) = found.runs.itertuples()
+  assert row.accuracy == pytest.approx(accuracy)
+  assert row.examples_per_round == pytest.approx((4 * 10 + 40) / 6)
+  assert (row.seconds_per_round, row.peak_memory_mb) == (4, 95)
+  assert (row.revision, row.diverged) == ('abc', 0)
 
 
 def test_a_run_of_an_unknown_revision_is_on_the_page(tmp_path):
