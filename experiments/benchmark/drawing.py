@@ -35,6 +35,8 @@ def dots(found: results.Results) -> Any:
   rows = math.ceil(len(avails) / columns)
   size = 2.0 + 2.1 * columns, rows * (0.7 + 0.21 * len(methods))
   figure, all_axes = plots.panels(rows, columns, size, sharex=True, sharey=True)
+  # Inches, for the label of a tick at the right end.
+  figure.get_layout_engine().set(w_pad=0.1)
   for axes, avail in zip(all_axes.flat, avails):
     of_avail = found.table[found.table['avail'] == avail]
     for row in of_avail.itertuples():
