@@ -151,17 +151,7 @@ def output_dir(default: str) -> pathlib.Path:
 
 
 def picture_dir(tables: pathlib.Path) -> pathlib.Path:
-  """Returns the folder for pictures, likewise.
-
-  Args:
-    tables: The folder unless --picture_dir names one.
-
-  Returns:
-    The folder.
-
-  Raises:
-    ValueError: If it cannot be made.
-  """
+  """Returns --picture_dir, made if need be; without it that of tables."""
   return _made(flags.FLAGS.picture_dir) if flags.FLAGS.picture_dir else tables
 
 

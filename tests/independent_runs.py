@@ -9,9 +9,9 @@ written here from the paper, and their random numbers are other ones. So single
 runs differ, and means over seeds agree within their spread.
 """
 
+from collections.abc import Callable
 import json
 import pathlib
-from typing import Any
 
 import numpy as np
 
@@ -23,7 +23,9 @@ METHODS = ('fedavg', 'fedavg_with_replacement', 'f3ast')
 CELLS = pathlib.Path(__file__).parents[1] / 'results/cells/paper/synthetic'
 
 
-def chances(avail: str, p: np.ndarray, rng: np.random.Generator) -> Any:
+def chances(
+  avail: str, p: np.ndarray, rng: np.random.Generator
+) -> Callable[[int], np.ndarray]:
   """Returns how likely each client is to be available: a function of t."""
   if avail == 'uneven':
     q = p.min() / p
